@@ -160,7 +160,8 @@ class BackendClient(ABC):
     ) -> Calls:
         """Which functions of the framework the row, or a form, calls on these inputs.
 
-        dying  the process may die of it: then what was known before the last call is the answer.
+        dying  the process may die of it, or hang: then the answer is what was known before the
+               last call.
         """
         request = (*plain(op), inputs, form)
         if not dying:
@@ -169,7 +170,7 @@ class BackendClient(ABC):
             trail = Path(folder, "calls")
             try:
                 return Calls(**self.ask("record", *request, str(trail)))
-            except Crashed:
+            except (Crashed, Hung):
                 self.history.clear()
                 if not trail.exists():
                     raise

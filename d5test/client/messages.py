@@ -261,7 +261,7 @@ TO_A_ROW = Advice()
 class Calls:
     """Which functions of the framework a row calls; see `d5test.worker.recorder.record`.
 
-    fatal  the one in which the process died; then `source` is that of its call
+    fatal  the one in which the process died or hung; then `source` is that of its call
     """
 
     names: tuple[str, ...] = ()

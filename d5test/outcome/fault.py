@@ -139,8 +139,8 @@ class Fault(AssertionError):
         The one that computes everything is accused; of several, which the row composes, none is.
         A row of a user's own may call it with other arguments than the operator means.
         "And more" stands for what is not recorded: methods, operators, what is not public.
-        A hang is not repeated for it; a crash is, and the call in which the process dies is named.
-        None is named where the backend's own code is wrong.
+        A crash or a hang is repeated for it, and the call that was under way is named. None is
+        named where the backend's own code is wrong.
         """
         if self.kind == "row" or AT in self.details:
             return
@@ -148,12 +148,11 @@ class Fault(AssertionError):
             self.details["known"] = f"of d5test's own row, not of the one here: {reason}"
         op, place = named(self.case), place_of(client.about)
         what = self.headline.removeprefix(f"{op}: ").removesuffix(f" on {place}")
-        if self.kind != "hang":  # what dies in its gradient may return, and else dies once more
-            with suppress(Unsupported, *FAILURES):
-                self.calls = client.record(
-                    self.case.op, self.evidence.feeds[-1].inputs, self.case.form,
-                    dying=self.kind == "crash",
-                )  # fmt: skip
+        with suppress(Unsupported, *FAILURES):
+            self.calls = client.record(
+                self.case.op, self.evidence.feeds[-1].inputs, self.case.form,
+                dying=self.kind in ("crash", "hang"),
+            )  # fmt: skip
         if self.calls.fatal and not self.calls.one:
             what += f" in {self.calls.fatal}"
         *others, last = self.calls.names or ("",)

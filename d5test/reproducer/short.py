@@ -1,6 +1,7 @@
 """What is wrong with one call, as a file that a maintainer can paste into an issue.
 
-It returns a wrong value, it raises, it returns where it should raise, or it ends its process.
+It returns a wrong value, it raises, it returns where it should raise, it ends its process, or it
+never returns.
 
 Requirements: about 40 lines, one of them for each tensor, with nothing of d5test or a backend in
 them: the call as the framework's users write it, by the backend's `Template`, on the tensors that
@@ -19,7 +20,7 @@ from d5test.numerics.bounds import Bound
 from d5test.outcome.fault import Evidence, Fault
 from d5test.reproducer import data
 from d5test.reproducer.closure import Inseparable
-from d5test.reproducer.copied import LARGEST
+from d5test.reproducer.copied import LARGEST, SECONDS
 from d5test.reproducer.mark import docstring, head
 from d5test.reproducer.trial import folder_of, searched
 
@@ -76,10 +77,14 @@ wrong = {wrong}
 WATCHED = """\
 import subprocess
 
-if sys.argv[1:] != ["alone"]:  # the call ends its process, so that another one makes it
-    ended = subprocess.run([sys.executable, __file__, "alone"]).returncode
+if sys.argv[1:] != ["alone"]:  # the call ends its process, or never returns: another one makes it
+    try:
+        ended = subprocess.run([sys.executable, __file__, "alone"], timeout={seconds}).returncode
+        how = f"the process died with status {{ended}}"
+    except subprocess.TimeoutExpired:
+        ended, how = -1, "no answer within {seconds} s"
     if ended not in {returned}:
-        print(f"still there: the process died with status {{ended}}")
+        print(f"still there: {{how}}")
     sys.exit(ended if ended in (0, 2) else 1)
 """
 DYING = """\
@@ -123,13 +128,15 @@ def source(fault: Fault, about: Any) -> str:
 
 
 def watched(fault: Fault) -> str:
-    """Statements by which another process makes a call that ends its process; empty: it does not.
+    """Statements by which another process makes a call that ends its process, or never returns;
+    empty: it does neither.
 
     That one ends by itself with status 1 only where the call should raise, and returns.
     """
-    if fault.kind != "crash":
+    if fault.kind not in data.DIED:
         return ""
-    return WATCHED.format(returned=(0, 1, 2) if data.claim(fault) == "raises" else (0, 2))
+    returned = (0, 1, 2) if data.claim(fault) == "raises" else (0, 2)
+    return WATCHED.format(returned=returned, seconds=SECONDS)
 
 
 def further(evidence: Evidence, template: Template) -> list[str]:
@@ -160,9 +167,9 @@ def tried(fault: Fault, template: Template) -> str:
     """Statements that make the call and set `wrong`, to words or to nothing."""
     text, array = call(fault, template), template.array.format(y="y")
     claim = data.claim(fault)
-    if fault.kind == "crash" and claim == "raises":
+    if fault.kind in data.DIED and claim == "raises":
         return TRIED.format(call=textwrap.indent(text, "    "), array=array, wrong=ACCEPTED)
-    if fault.kind == "crash":
+    if fault.kind in data.DIED:
         return DYING.format(call=text, array=array)
     if fault.kind in ("exception", "accepted"):
         made = any(place is None for _, place in fault.calls.tensors)

@@ -439,8 +439,8 @@ def written(recorder: Recorder, inputs: Sequence[Any], call: Call) -> dict[str, 
 
 @contextmanager
 def leaving(trail: str, recorder: Recorder, inputs: Sequence[Any], call: Call) -> Iterator[None]:
-    """Within: a call is made that may end the process, and a file says so. Afterwards it names
-    the calls so far.
+    """Within: a call is made that may end the process, or hang, and a file says so. Afterwards
+    the file names the calls so far.
 
     As `record` answers, but `fatal` is the name of this call, whose `source` it is, be it the
     whole computation or not.
@@ -448,7 +448,8 @@ def leaving(trail: str, recorder: Recorder, inputs: Sequence[Any], call: Call) -
     whole = recorder.whole(inputs, None, call) is call
     names = (call.name,) if whole else recorder.called()
     answer = {"names": names, "one": whole, "fatal": call.name, "outputs": "y"}
-    write(trail, {**answer, **written(recorder, inputs, call)})
+    readable = call.numbers is not None
+    write(trail, {**answer, **(written(recorder, inputs, call) if readable else {})})
     try:
         yield
     finally:

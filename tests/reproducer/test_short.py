@@ -308,6 +308,23 @@ def test_a_death_is_of_the_call_that_was_under_way(where: str, toy: Toy, tmp_pat
     assert toy.run(path).stdout == "gone (toy 7)\n"
 
 
+def test_a_hang_is_of_the_call_that_was_under_way(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(short, "SECONDS", 2)
+    toy.build('__import__("time").sleep(1e6)')
+    with WorkerClient(f"{tmp_path / 'backend.py'}:Toy", timeout=1.0) as client:
+        fault = toy.fault(client)
+        path, note = prove(fault, client, tmp_path / "out")
+    assert (fault.kind, note) == ("hang", "")
+    said = "ThresholdedRelu() by toy.threshold as its row calls it: no answer on"
+    assert fault.headline.startswith(f"{said} ")
+    assert len(path.read_text().splitlines()) <= 60
+    assert toy.run(path).stdout == "still there: no answer within 2 s\n"
+    toy.build()
+    assert toy.run(path).stdout == "gone (toy 7)\n"
+
+
 def test_a_death_between_calls_is_of_none(toy: Toy, tmp_path: Path) -> None:
     toy.build(row=f"[{ROW}, {ABORT}][0]")
     with toy.client() as client:
