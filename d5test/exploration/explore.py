@@ -237,7 +237,9 @@ class Exploration:
 
     @property
     def row(self) -> RowInfo | None:
-        """That of the operator, or of the form that is asked; none of a rule of a user's own."""
+        """That of the operator, or of the form that is asked; a user's own rule has none."""
+        if self.client is None:  # nobody is asked
+            return None
         about, name = self.client.about, self.operator.__name__
         row: RowInfo | None
         row = about.forms[name][self.tally.form] if self.tally.form else about.rows.get(name)

@@ -195,7 +195,7 @@ def _node(node: onnx.NodeProto, name: str, was: int, opsets: Mapping[str, int]) 
     bodies: dict[str, Graph] = {}
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:
-        value = helper.get_attribute_value(attribute)
+        value = _attribute(attribute, attribute.name, name)
         if attribute.type not in GRAPHS:
             attributes[attribute.name] = value
             continue
@@ -237,12 +237,17 @@ def to_proto(node: Node) -> onnx.NodeProto:
     return proto
 
 
+def _attribute(attribute: onnx.AttributeProto, what: str, node: str) -> Any:
+    """The value of an attribute, called `what` where it has none."""
+    if attribute.ref_attr_name:
+        of_a_function = f"{what} is the attribute {attribute.ref_attr_name!r} of a function"
+        raise BrokenGraph(f"{of_a_function}, and stands in none", node)
+    return helper.get_attribute_value(attribute)
+
+
 def _constant(node: onnx.NodeProto) -> Array:
     (attribute,) = node.attribute
-    if attribute.ref_attr_name:
-        what = f"a constant is the attribute {attribute.ref_attr_name!r} of a function"
-        raise BrokenGraph(f"{what}, and stands in none", node.name)
-    value: Any = helper.get_attribute_value(attribute)
+    value = _attribute(attribute, "a constant", node.name)
     if attribute.name == "value":
         return numpy_helper.to_array(value)
     if attribute.name.startswith("value_float"):

@@ -241,3 +241,15 @@ def test_a_slope_for_each_channel_is_not_taken_for_one_along_the_last_axis() -> 
         opset = onnx.helper.make_opsetid("", version)
         model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8)
         assert Network(model).graph.unmodelled == reasons
+
+
+@pytest.mark.parametrize("kind", ["Elu", "Constant"])
+def test_an_attribute_of_a_function_outside_of_one_is_a_line(tmp_path: Path, kind: str) -> None:
+    node = onnx.helper.make_node(kind, ["x"] if kind == "Elu" else [], ["y"], "node")
+    node.attribute.add(name="alpha", ref_attr_name="a\nb", type=onnx.AttributeProto.FLOAT)
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, [2]) for name in "xy")
+    graph = onnx.helper.make_graph([node], "g", [x], [y])
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "m.onnx")
+    with pytest.raises(BrokenGraph, match="of a function, and stands in none") as refused:
+        Network(tmp_path / "m.onnx")
+    assert "\n" not in str(refused.value)

@@ -170,7 +170,7 @@ def lacking(op, x):
     raise Unsupported("tiny has none") from NotImplementedError()
 
 
-class Lacking(Tiny):
+class WithoutRelu(Tiny):
     rows = {**right, "Relu": Row(lacking, gradient=none)}
 
 

@@ -50,8 +50,7 @@ def explore(
     check = Check("forward", run, kind=kind, cases=more.pop("cases", cases))
     tally = Tally("tiny", "forward", "Relu", "float32")
     given: dict[str, Any] = {"examples": 25, "covered": lambda _: False, **more}
-    client = SimpleNamespace(about=SimpleNamespace(rows={}, forms={}))
-    found = Exploration(client, check, Relu, "float32", tally, **given)
+    found = Exploration(None, check, Relu, "float32", tally, **given)
     return tally, found.faults(Seed(number)), found
 
 

@@ -84,9 +84,9 @@ def test_an_abort_of_the_framework_is_one_fault(suite: Suite) -> None:
 
 
 def test_what_the_framework_lacks_is_said_and_is_no_failure(suite: Suite) -> None:
-    ran = suite("Lacking", *FORWARD, "-rs")
+    ran = suite("WithoutRelu", *FORWARD, "-rs")
     assert ran.rc == 0
-    cell = ran.tallies["./tiny.py:Lacking", "forward", "Relu", "float32"]
+    cell = ran.tallies["./tiny.py:WithoutRelu", "forward", "Relu", "float32"]
     assert cell.reasons == {"tiny has none": cell.unsupported}
     assert cell.unsupported >= 25
     assert "unsupported: tiny has none" in ran.text
@@ -357,9 +357,9 @@ def test_collecting_is_quick(suite: Suite) -> None:
 
 
 def test_a_run_in_which_nothing_was_judged_has_a_status_of_its_own(suite: Suite) -> None:
-    ran = suite("Lacking", "--operator=Relu", "--check=forward", "--dtype=float32")
+    ran = suite("WithoutRelu", "--operator=Relu", "--check=forward", "--dtype=float32")
     assert ran.rc == 6
-    assert "NOTHING WAS JUDGED on tiny.py:Lacking" in ran.text
+    assert "NOTHING WAS JUDGED on tiny.py:WithoutRelu" in ran.text
 
 
 def test_a_verdict_comes_first_and_faults_are_grouped_by_cause(suite: Suite) -> None:
