@@ -18,7 +18,7 @@ import numpy as np
 from d5test.backends.base import FLOATS, Backend, Row, Unsupported
 from d5test.worker.bound import Bound, OperatorView
 from d5test.worker.execution import Execution, rows_of_ours
-from d5test.worker.public_names import public_names
+from d5test.worker.public_names import names_for
 from d5test.worker.writing import of_row
 
 HALVES: Mapping[str, tuple[Any, int, int]] = {
@@ -46,7 +46,7 @@ def describe(execution: Execution) -> dict[str, Any]:
             "'eager', in which all checks are made"
         )
     execution.where = "describe"
-    names = public_names(backend.framework)
+    names = names_for(backend)
     return {
         "framework": backend.framework,
         "version": str(backend.version),

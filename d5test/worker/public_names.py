@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -54,6 +54,36 @@ def public_names(framework: str) -> dict[int, str]:
             if name == f"{module}.{getattr(value, '__name__', '')}":
                 names[id(value)] = name
     return names
+
+
+def names_for(backend: Any) -> dict[int, str]:
+    """The public names of a backend's framework; a user's own prefers the modules it imports.
+
+    A function may be public in several: a developer writes `mine.functions.add`, and not
+    `mine.function_bases.add`, where it is defined.
+    """
+    framework, home = backend.framework, type(backend).__module__
+    names = public_names(framework)
+    if home.partition(".")[0] == "d5test":
+        return names
+    for module in vars(sys.modules[home]).values():
+        path = module.__name__ if isinstance(module, ModuleType) else ""
+        if path.startswith(f"{framework}.") and "._" not in path:
+            names |= _preferred(names, path, module)
+    return names
+
+
+@unwarned()
+def _preferred(names: Mapping[int, str], path: str, module: ModuleType) -> dict[int, str]:
+    """The names that functions of other modules have in this one."""
+    preferred: dict[int, str] = {}
+    for name, value in list(vars(module).items()):
+        other = id(value) in names and names[id(value)].rpartition(".")[0] != path
+        if other and callable(value) and not name.startswith("_"):
+            own = name == getattr(value, "__name__", "")
+            if own or id(value) not in preferred:
+                preferred[id(value)] = f"{path}.{name}"
+    return preferred
 
 
 @unwarned()

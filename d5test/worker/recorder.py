@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from d5test.backends.base import Backend
 from d5test.worker.bound import OperatorView
-from d5test.worker.public_names import callers, public_names
+from d5test.worker.public_names import callers, names_for
 from d5test.worker.wire import Bits, dumps
 from d5test.worker.writing import Unwritable, Writer, unwritable
 
@@ -120,7 +120,7 @@ class Recorder:
         """Calls of which come neither tensors nor what stands for them: parts of a model, say."""
         self.around: Callable[[Call], AbstractContextManager[None]] = lambda _: nullcontext()
         """What surrounds each call that no other call makes."""
-        self.names = public_names(backend.framework)
+        self.names = names_for(backend)
         self._backend = backend
         self._tensor = type(backend.put(np.zeros(1, np.float32), "float32"))
         self._restore: list[Callable[[], None]] = []

@@ -17,7 +17,7 @@ from d5test.client.client import WorkerClient
 from d5test.outcome.fault import Evidence, Fault
 from d5test.reference.operators import OPERATORS
 from d5test.reproducer import prove, short
-from d5test.worker.public_names import public_names
+from d5test.worker.public_names import names_for, public_names
 from tests.nightly import at_night
 from tests.reproducer.strangers import run
 
@@ -511,6 +511,24 @@ def test_a_function_is_named_as_it_names_itself(monkeypatch: pytest.MonkeyPatch)
     assert public_names("toy")[id(power)] == "toy.power"
     vars(deeper)["power"] = vars(toy).pop("power")
     assert public_names("toy")[id(power)] == "toy.pow"  # the shortest
+
+
+def test_a_function_has_the_name_of_the_module_that_the_backend_imports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def power() -> None: ...
+
+    toy, bases, functions, mine = map(ModuleType, ("toy", "toy.bases", "toy.functions", "mine"))
+    vars(bases).update(power=power)
+    vars(functions).update(pow=power, power=power, raise_to=power)
+    vars(toy).update(bases=bases, functions=functions)
+    vars(mine).update(F=functions)
+    monkeypatch.setitem(sys.modules, "toy", toy)
+    monkeypatch.setitem(sys.modules, "mine", mine)
+    Mine = type("Mine", (), {"__module__": "mine", "framework": "toy"})
+    assert names_for(Mine())[id(power)] == "toy.functions.power"
+    vars(mine).clear()
+    assert names_for(Mine())[id(power)] == "toy.bases.power"
 
 
 def test_a_function_of_symbols_is_named(toy: Toy) -> None:
