@@ -11,6 +11,7 @@ from hypothesis import given, seed, settings
 
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS
+from d5test.exploration import explore
 from d5test.exploration.draws import PROFILE, reproducible_draws, seed_of_cell
 from d5test.exploration.explore import Exploration
 from d5test.outcome.tally import Tally
@@ -197,6 +198,14 @@ def test_the_side_that_is_reported_is_the_smallest_that_fails() -> None:
     (*_, m, k), (*_, n) = fault.case.shapes  # type: ignore[misc]
     assert k == 45
     assert max(m, n) <= 4  # the simplest sides are 2, 3 and 4
+
+
+def test_so_it_is_where_reducing_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explore, "SHRINKING", 0.0)
+    rule = Planted("from 45 terms on", "MatMul", lambda x, y: x[0].shape[-1] >= 45)
+    (fault,) = cell(rule).faults(Seed(7))
+    (*_, _, k), _ = fault.case.shapes  # type: ignore[misc]
+    assert k == 45
 
 
 def test_sides_that_need_not_agree_are_reduced_apart() -> None:
