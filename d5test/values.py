@@ -120,6 +120,15 @@ def huge(words: Words, shape: Shape, dtype: DType) -> Values:
     return np.asarray(largest * np.exp2(-2 * unit(words, shape)) * signs(words, shape))
 
 
+def far(words: Words, shape: Shape, dtype: DType, sign: float = -1) -> Values:
+    """All of one sign, up to 2^40 or half of the range: beyond what a maximum may begin with.
+
+    Kernels have -1e4, -1e8 or -1e9 for the smallest number.
+    """
+    most = min(2.0**40, float(finfo(dtype).max) / 2)
+    return np.asarray(sign * most * np.exp2(-unit(words, shape)))
+
+
 def tiny(words: Words, shape: Shape, dtype: DType) -> Values:
     """From the smallest normal number to 16 times that."""
     smallest = float(finfo(dtype).smallest_normal)
@@ -383,6 +392,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         singular,
         scaled,
         huge,
+        far,
         tiny,
         below,
         naturals,

@@ -37,6 +37,8 @@ ORDINARY: tuple[Regime, ...] = ("normal", "heavy", "uniform", "onehot", "ties")
 """The regimes of an input on which its operator puts no condition."""
 SINGLE = ("onehot",)
 NEGATIVE: Regime = ("uniform", -4, -1)
+FAR_BELOW: Regime = ("far", -1)
+FAR_ABOVE: Regime = ("far", 1)
 """Values of which the largest is not the zero that a kernel may begin with."""
 LARGER: Regime = ("scaled", 8)
 """Values beside which a sum of products is small."""

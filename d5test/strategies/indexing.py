@@ -5,7 +5,7 @@ from operator import methodcaller
 
 from d5test.case import Tensor
 from d5test.reference.operators import indexing
-from d5test.strategies.draw import NEGATIVE, Draw, Shape
+from d5test.strategies.draw import FAR_ABOVE, FAR_BELOW, NEGATIVE, Draw, Shape
 from d5test.strategies.movement import PERIOD
 from d5test.strategies.registry import choices, inputs
 
@@ -93,7 +93,8 @@ def ordered_inputs(d: Draw, op: indexing.Ordered) -> tuple[Tensor, ...]:
     """Numbers that a lower precision does not tell apart; equal ones; some elements or all."""
     shape = d.sides(d.rank_with(op.axis), grain=True)
     n = shape[op.axis]
-    x = d.tensor(shape, "crowded", "normal", "crowded", "ties", ("equal", op.axis), NEGATIVE)
+    far = FAR_ABOVE if isinstance(op, indexing.ArgMin) else FAR_BELOW
+    x = d.tensor(shape, "crowded", "normal", "crowded", "ties", ("equal", op.axis), NEGATIVE, far)
     if not isinstance(op, indexing.TopK):
         return (x,)
     return x, d.literal([d.choose((n, (n + 1) // 2, 1))])

@@ -10,7 +10,17 @@ from operator import methodcaller
 
 from d5test.case import Tensor
 from d5test.reference.operators import reductions
-from d5test.strategies.draw import LONG, MANY, NEGATIVE, ORDINARY, Draw, Regime, Shape
+from d5test.strategies.draw import (
+    FAR_ABOVE,
+    FAR_BELOW,
+    LONG,
+    MANY,
+    NEGATIVE,
+    ORDINARY,
+    Draw,
+    Regime,
+    Shape,
+)
 from d5test.strategies.registry import choices, inputs
 from d5test.strategies.sizes import WIDE
 
@@ -35,8 +45,8 @@ TYING = (reductions.ReduceMax, reductions.ReduceMin, reductions.ReduceLogSumExp)
 """Those that shift by the largest element, or choose it: equal ones are delicate."""
 REGIMES: Mapping[type[reductions.Reduction], tuple[Regime, ...]] = {
     reductions.ReduceLogSumExp: (*ORDINARY, ("scaled", 10)),
-    reductions.ReduceMax: (*ORDINARY, NEGATIVE),
-    reductions.ReduceMin: (*ORDINARY, ("uniform", 1, 4)),
+    reductions.ReduceMax: (*ORDINARY, NEGATIVE, FAR_BELOW),
+    reductions.ReduceMin: (*ORDINARY, ("uniform", 1, 4), FAR_ABOVE),
     reductions.ReduceL2: ("normal", "heavy", "uniform", "nonzero", ("scaled", -6)),
     reductions.ReduceLogSum: ("positive", ("uniform", 0, 0.5)),
 }

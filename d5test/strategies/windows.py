@@ -11,7 +11,7 @@ import numpy as np
 
 from d5test.case import Operator, Tensor
 from d5test.reference.operators import windows
-from d5test.strategies.draw import MANY, NEGATIVE, ORDINARY, Draw, Regime, Shape
+from d5test.strategies.draw import FAR_BELOW, MANY, NEGATIVE, ORDINARY, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, choices, inputs
 from d5test.strategies.sizes import CHANNELS, DEPTHWISE, DIFFERENT
 
@@ -25,8 +25,8 @@ NORMS = (2, 1, 3)
 NONZERO: tuple[Regime, ...] = ("nonzero", "positive", ("uniform", 0.5, 1))
 """Of no window of zeros the norm has a gradient."""
 REGIMES: dict[type[Operator], tuple[Regime, ...]] = {
-    windows.MaxPool: ("normal", "heavy", "uniform", NEGATIVE, "ties"),
-    windows.GlobalMaxPool: ("normal", "heavy", "uniform", NEGATIVE, "ties"),
+    windows.MaxPool: ("normal", "heavy", "uniform", NEGATIVE, "ties", FAR_BELOW),
+    windows.GlobalMaxPool: ("normal", "heavy", "uniform", NEGATIVE, "ties", FAR_BELOW),
     windows.LpPool: NONZERO,
     windows.GlobalLpPool: NONZERO,
 }

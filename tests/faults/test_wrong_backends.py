@@ -17,6 +17,7 @@ from tests.faults import wrong_processes as processes
 from tests.faults.judging import findings
 from tests.faults.known import COUNT, EVERY, IN_PROCESS, Finding, found_first, local
 from tests.faults.score import Local
+from tests.faults.wrong import Honest, Wrong, floating
 from tests.nightly import thinned
 
 
@@ -71,3 +72,16 @@ def test_a_wrong_shape_is_accused_of_nothing_else() -> None:
     found = findings(Local("column", OneColumnMore()), OPERATORS["MaxPool"], count=COUNT)
     assert found
     assert {fault.kind for fault in found.values()} == {"shape"}
+
+
+class FromMinus1e8(Wrong):
+    """The largest of numbers and -1e8, with which kernels begin."""
+
+    def forward(self, honest: Honest, *inputs: Any) -> tuple[Any, ...]:
+        return honest(*(np.maximum(x, x.dtype.type(-1e8)) if floating(x) else x for x in inputs))
+
+
+@pytest.mark.parametrize("operator", ["ArgMax", "GlobalMaxPool", "MaxPool", "ReduceMax", "TopK"])
+def test_a_maximum_that_begins_too_high_is_found(operator: str) -> None:
+    client = Local("wrong", FromMinus1e8())
+    assert findings(client, OPERATORS[operator], ("forward",), COUNT)
