@@ -25,7 +25,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Case, Operator, Tensor
 from d5test.client import history
 from d5test.client.client import BackendClient
-from d5test.client.messages import RowInfo
+from d5test.client.messages import TO_A_ROW, BackendInfo, RowInfo
 from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.exploration.ours import is_known_of_ours
 from d5test.known.where import holds
@@ -53,8 +53,8 @@ AIM = 15
 VALUES = ("forward", "low_precision")
 """The checks that a row has to be asked at all."""
 REFUSED = (
-    "nothing was judged: the row refuses all of the {} cases that were drawn. Say which it takes, "
-    "by attributes= or where= in the row, or leave the dtype out of its dtypes="
+    "nothing was judged: the row refuses all of the {} cases that were drawn: {}. Say which it "
+    "takes, by attributes= or where= in the row, or leave the dtype out of its dtypes="
 )
 NEEDED = 10
 """Telling cases without which a cell of a value check is untested."""
@@ -131,8 +131,9 @@ class Exploration:
         else:
             assessment.steady = self.steady
             missing = shortage(self.tally, self.check, self.examples)
-            if refused(self.tally, self.check, self.row):
-                missing = REFUSED.format(self.tally.unsupported)
+            if self.refuses:
+                reason = max(self.tally.reasons, key=self.tally.reasons.__getitem__)
+                missing = REFUSED.format(self.tally.unsupported, reason)
             assessment.missing = missing
 
     def faults(self, seed: Seed) -> list[Fault]:
@@ -175,7 +176,7 @@ class Exploration:
 
     def _undrawable(self, error: Unsatisfiable) -> str:
         """Why Hypothesis found no case, in the words of whoever wrote the conditions."""
-        name, form, row = self.operator.__name__, self.tally.form, self.row
+        name, form, row = self.tally.operator, self.tally.form, self.row
         if row is not None and row.where:
             whose = f"the form {form}" if form else "the row"
             return f"no drawn case of {name} meets where={dict(row.where)} of {whose}"
@@ -239,13 +240,11 @@ class Exploration:
 
     @property
     def row(self) -> RowInfo | None:
-        """That of the operator, or of the form that is asked; a user's own rule has none."""
-        if self.client is None:  # nobody is asked
+        """That of the operator, or of the form that is asked; ranks and rules have none."""
+        about, name = getattr(self.client, "about", None), self.tally.operator
+        if not isinstance(about, BackendInfo):
             return None
-        about, name = self.client.about, self.operator.__name__
-        row: RowInfo | None
-        row = about.forms[name][self.tally.form] if self.tally.form else about.rows.get(name)
-        return row
+        return about.forms[name][self.tally.form] if self.tally.form else about.rows.get(name)
 
     def _cases(self, **sizes: Any) -> SearchStrategy[Case]:
         """The strategy of the check's cases that the row, or the form, can be asked."""
@@ -422,8 +421,14 @@ class Exploration:
 
         The backend may do few of those that are drawn, or compute in a class with wide bars.
         """
-        some = self.tally.telling > 0 or refused(self.tally, self.check, self.row)
+        some = self.tally.telling > 0 or self.refuses
         return some and not self.sated and not self.tally.left_out
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the row refuses all that was drawn, and says nothing of that beforehand."""
+        of_a_row = getattr(self.client, "advice", None) is TO_A_ROW
+        return of_a_row and refused(self.tally, self.check, self.row)
 
     def _say_how_far(self, fault: Fault) -> None:
         """Add to a reduced fault by how much a case before it was wrong, if that is much more."""
