@@ -184,6 +184,10 @@ def _adds_up(
     error = inquiry.allowed.storage.u * (2 + upstream.size) + counted
     rounded = upstream.size + sum(dx.size for dx in gradients)
     bar = error * float(np.abs(upstream).sum()) + rounded * inquiry.allowed.eta
+    # a share may be subnormal, and off by as much as it is when it is stored
+    own = inquiry.gradient_bounds(arithmetic, grads)
+    stored = sum(np.count_nonzero(bound.bar) for _, bound, _ in pairs(own, gradients))
+    bar += stored * inquiry.allowed.storage.smallest_subnormal
     if abs(excess) <= bar:
         return Judgement()
     bounds = inquiry.gradient_bounds(inquiry.loosest, grads)

@@ -8,6 +8,8 @@ import pytest
 
 from d5test.backends.base import bits
 from d5test.case import Case, Tensor, dtype_of
+from d5test.checks import CHECKS
+from d5test.client.client import WorkerClient
 from d5test.numerics.arithmetic import classes
 from d5test.numerics.bounds import double, forward_bounds, gradient_bounds
 from d5test.numerics.judgement import Judgement, tightest
@@ -18,6 +20,7 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from d5test.backends.tensorflow import TensorFlow, TensorFlowCompiled, TensorFlowXla
+from d5test.reference.operators.reductions import ReduceMin
 from d5test.worker.bound import Bound, OperatorView
 
 MODES: dict[str, Any] = {b.mode: b() for b in (TensorFlow, TensorFlowCompiled, TensorFlowXla)}
@@ -339,3 +342,11 @@ def test_what_runs_is_told_by_name(backend: Any, name: str) -> None:
     one = backend()
     a, b = (one.put(np.ones(shape, np.float32), "float32") for shape in ((3, 5), (5, 7)))
     assert one.kernel_names(tf.matmul, [a, b]) == (name,)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 18, 19), (4, 60, 90)])
+def test_equal_elements_may_share_a_gradient_that_is_subnormal(shape: tuple[int, ...]) -> None:
+    """Each share is rounded when it is stored, all of them the same way."""
+    zeros = Tensor(shape, dtype="float16", values=("onehot",))
+    with WorkerClient("tensorflow") as client:
+        assert CHECKS["low_precision"].run(client, Case(ReduceMin(), (zeros, None), 147)).right
