@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from d5test.backends.base import Unsupported
-from d5test.case import Arrays, Case, Operator
+from d5test.case import Array, Arrays, Case, Operator
 from d5test.checks.check import Why, supported, without_reference
 from d5test.checks.inquiry import Inquiry, drawn_inputs
 from d5test.checks.kept import require_kept
 from d5test.checks.own_forward import OwnForward
-from d5test.client.messages import MISTAKES, BackendInfo, Raised
+from d5test.client.messages import MISTAKES, BackendInfo, Calls, Raised, same
 from d5test.dtypes import WHOLE
 from d5test.numerics.arithmetic import Arithmetic
 from d5test.numerics.bounds import Bound, Bounds, double
@@ -224,9 +224,13 @@ def _require_passed_on(client: Any, wrong: Case) -> None:
         return
     for right in _fitting(wrong):
         other = client.record(right.op, right.arrays(), right.form)
-        shapes = ([np.shape(x) for x, _ in each.tensors] for each in (calls, other))
-        if calls.source == other.source and len({str(each) for each in shapes}) == 1:
+        if calls.source == other.source and same(*map(_taken, (calls, other))):
             raise Inapplicable("the row does not pass on what shows that these shapes do not fit")
+
+
+def _taken(calls: Calls) -> list[Array]:
+    """The tensors that a recorded call takes."""
+    return [x for x, _ in calls.tensors]
 
 
 def _fitting(wrong: Case) -> Iterator[Case]:

@@ -51,6 +51,34 @@ def test_a_part_of_an_input(backend: Callable[[str, str], str]) -> None:
         CHECKS["invalid_arguments"].run(client, CASE)
 
 
+AS_A_TENSOR = """
+import torch
+
+from d5test.backends.base import Table
+from d5test.backends.torch import Torch
+
+rows = Table()
+
+
+@rows.native("Reshape")
+def reshaped(op, x, shape):
+    return torch.take(x, shape)
+
+
+class Mine(Torch):
+    rows, forms = rows, {}
+"""
+
+
+def test_a_function_that_takes_the_input_as_a_tensor_is_accused(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(AS_A_TENSOR)
+    shape = Tensor((2,), "int64", data=(3, 2))
+    case = Case(OPERATORS["Reshape"](), (Tensor((3, 2)), shape), seed=5)
+    with WorkerClient(f"{tmp_path / 'mine.py'}:Mine") as client, pytest.raises(Fault) as caught:
+        CHECKS["invalid_arguments"].run(client, case)
+    assert caught.value.kind == "accepted"
+
+
 def test_a_function_that_is_asked_is_accused(backend: Callable[[str, str], str]) -> None:
     with WorkerClient(backend("theta[:n]", "n")) as client, pytest.raises(Fault) as caught:
         CHECKS["invalid_arguments"].run(client, CASE)
