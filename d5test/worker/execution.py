@@ -353,13 +353,19 @@ class Execution:
     def failure(self, error: BaseException) -> tuple[Any, ...]:
         """An exception as an answer: unsupported, or raised in which step and by whose code.
 
-        What is unsupported is refused if the framework raised something; else the row says so.
+        What is unsupported is refused unless the row alone says so, and neither `put`, which lacks
+        a dtype, nor an exception of the framework that the row handles.
         A device that is lost was so by the call, whichever step was the first to notice.
         """
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, Unsupported):
-                return "refused" if cause.__cause__ else "unsupported", str(cause)
+                frames = traceback.walk_tb(error.__traceback__)
+                within = self._latest is not None and self._latest[1].code in {
+                    frame.f_code for frame, _ in frames
+                }
+                handled = cause.__cause__ or cause.__context__
+                return "unsupported" if within and not handled else "refused", str(cause)
             if isinstance(cause, Misfit):
                 return "raised", "Misfit", str(cause), "", "fit", ""
             cause = cause.__cause__

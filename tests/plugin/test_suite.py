@@ -92,6 +92,18 @@ def test_what_the_framework_lacks_is_said_and_is_no_failure(suite: Suite) -> Non
     assert "unsupported: tiny has none" in ran.text
 
 
+@pytest.mark.parametrize(
+    ("backend", "dtype"), [("Handling", "float32"), ("WithoutDoubles", "float64")]
+)
+def test_so_is_what_the_row_handles_and_what_put_lacks(
+    suite: Suite, backend: str, dtype: str
+) -> None:
+    ran = suite(backend, *FORWARD, "-rs")
+    assert ran.rc == 0
+    assert ran.tallies[f"./tiny.py:{backend}", "forward", "Relu", dtype].unsupported >= 25
+    assert "unsupported: tiny has none" in ran.text
+
+
 def test_a_row_that_refuses_all_its_cases_is_untested(suite: Suite) -> None:
     ran = suite("Refusing", *FORWARD)
     assert ran.rc == 1

@@ -122,6 +122,7 @@ def test_a_fit_says_what_it_found(
     assert status == 0
     assert out.splitlines()[-1] == "within 25%: 24 of 24, predicted by fits to the other sizes"
     told: Any = json.loads(path.read_text())
+    assert {name.split()[0] for name in told["parameters"]} == VALUES.keys()
     for name, parameter in told["parameters"].items():
         assert parameter["value"] == pytest.approx(VALUES[name.split()[0]], rel=0.05)
     status, out, _ = said(capsys, "simulate", f"--times={times}", "--ranks=8", "--bytes=1MiB")
