@@ -7,7 +7,7 @@ in the sums. What has no bar takes no part: there the gradient has to lie betwee
 both sides of its element.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,8 +27,10 @@ DIRECTIONS = 4
 UNIT = 2.0**-52
 UNSURE = 8
 """Elements without a bar that are looked at, of each input."""
-ASIDE, APART = 2.0**-26, 2.0**-10
+ASIDE, APART = 2.0**-26, 3 * 2.0**-10
 """How far beside an element its slopes are taken, and by which share of them it may be off."""
+TIES = 2.0**-20
+"""How far to each side elements are spread that equal another."""
 
 Direction = tuple[Array | None, ...]
 """How each input moves; `None`: not at all, or as it does where it stands first."""
@@ -155,18 +157,12 @@ class Proof:
                 self._require_subgradient(i, tuple(map(int, place)), g)
 
     def _require_subgradient(self, i: int, at: tuple[int, ...], g: Array) -> None:
-        x = self.inputs[i]
-        one = np.zeros_like(x)
-        one[at] = 1.0
-        direction = tuple(one if k == i else None for k in range(len(self.inputs)))
-        slopes = []
-        for side in (-ASIDE, 0.0, ASIDE):
-            moved = x.copy()
-            moved[at] += side * max(1.0, abs(x[at]))
-            inputs = (*self.inputs[:i], moved, *self.inputs[i + 1 :])
-            slopes.append(self._rise(inputs, direction))
-        margin = APART * sum(size for _, size in slopes)
-        least, *_, most = sorted(rise for rise, _ in slopes)
+        x, scale = self.inputs[i], max(1.0, abs(self.inputs[i][at]))
+        beside = [_with(x, at, x[at] + side * scale) for side in (-ASIDE, 0.0, ASIDE)]
+        least, most, margin = self._slopes(i, at, beside)
+        if not np.isfinite(margin) or least - margin <= g[at] <= most + margin:
+            return
+        least, most, margin = self._slopes(i, at, (*beside, *_ranked(x, at, scale)))
         if np.isfinite(margin) and not least - margin <= g[at] <= most + margin:
             between = f"between {least!r} and {most!r}"
             raise WrongReference(
@@ -174,6 +170,21 @@ class Proof:
                     f"gradient of input {i} at {list(at)} is", repr(float(g[at])), between
                 )
             )
+
+    def _slopes(
+        self, i: int, at: tuple[int, ...], variants: Iterable[Array]
+    ) -> tuple[float, float, float]:
+        """The least and the largest slope along one element of an input, and their doubt.
+
+        `variants` stand in place of the input, one at a time.
+        """
+        one = _with(np.zeros_like(self.inputs[i]), at, 1.0)
+        direction = tuple(one if k == i else None for k in range(len(self.inputs)))
+        found = [
+            self._rise((*self.inputs[:i], x, *self.inputs[i + 1 :]), direction) for x in variants
+        ]
+        rises, sizes = zip(*found, strict=True)
+        return min(rises), max(rises), APART * max(sizes)
 
     def directions(self) -> Iterator[Direction]:
         """Random ones, of the elements that can be judged."""
@@ -263,6 +274,27 @@ class Proof:
             f"\n  case  {self.case!r}"
             f"\n\nCorrect the one that is wrong."
         )
+
+
+def _with(x: Array, at: tuple[int, ...], value: float) -> Array:
+    """A copy in which one element is another."""
+    copy = x.copy()
+    copy[at] = value
+    return copy
+
+
+def _ranked(x: Array, at: tuple[int, ...], scale: float) -> Iterator[Array]:
+    """Elements that equal the one at `at` side by side, and that one in each gap between them.
+
+    Where three are equal, a gradient may be the middle one's, which no step away from both shows.
+    """
+    equal = np.abs(x - x[at]) <= ASIDE * scale
+    equal[at] = False
+    count = int(np.count_nonzero(equal))
+    step = TIES * scale / max(1, count)
+    apart = x.copy()
+    apart[equal] = x[at] + step * (2 * np.arange(count) - count + 1)
+    return (_with(apart, at, x[at] + step * (2 * rank - count)) for rank in range(count + 1))
 
 
 def _halves(direction: Direction) -> tuple[Direction, Direction] | None:

@@ -93,11 +93,8 @@ def ordered_inputs(d: Draw, op: indexing.Ordered) -> tuple[Tensor, ...]:
     """Numbers that a lower precision does not tell apart; equal ones; some elements or all."""
     shape = d.sides(d.rank_with(op.axis), grain=True)
     n = shape[op.axis]
-    far = {indexing.ArgMax: FAR_BELOW, indexing.ArgMin: FAR_ABOVE}
-    more = [regime for kind, regime in far.items() if isinstance(op, kind)]
-    x = d.tensor(
-        shape, "crowded", "normal", "crowded", "ties", ("equal", op.axis), NEGATIVE, *more
-    )
+    far = FAR_ABOVE if isinstance(op, indexing.ArgMin) else FAR_BELOW
+    x = d.tensor(shape, "crowded", "normal", "crowded", "ties", ("equal", op.axis), NEGATIVE, far)
     if not isinstance(op, indexing.TopK):
         return (x,)
     return x, d.literal([d.choose((n, (n + 1) // 2, 1))])

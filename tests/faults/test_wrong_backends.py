@@ -81,7 +81,7 @@ class FromMinus1e8(Wrong):
         return honest(*(np.maximum(x, x.dtype.type(-1e8)) if floating(x) else x for x in inputs))
 
 
-@pytest.mark.parametrize("operator", ["ArgMax", "GlobalMaxPool", "MaxPool", "ReduceMax"])
+@pytest.mark.parametrize("operator", ["ArgMax", "GlobalMaxPool", "MaxPool", "ReduceMax", "TopK"])
 def test_a_maximum_that_begins_too_high_is_found(operator: str) -> None:
     client = Local("wrong", FromMinus1e8())
     assert findings(client, OPERATORS[operator], ("forward",), COUNT)

@@ -1,6 +1,7 @@
 """A reference whose `backward` contradicts its `forward` is accused itself, and no framework."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,32 @@ def test_a_wrong_one_is_told_where(op: Operator, words: str) -> None:
     with pytest.raises(WrongReference, match=words) as caught:
         prove_backward(case, *feed(case))
     assert repr(case) in str(caught.value)
+
+
+class Exchanged(OPERATORS["TopK"]):  # type: ignore[name-defined,misc]
+    """The gradients of the first two of the sorted elements are exchanged."""
+
+    def backward(self, grads: Any, given: Any, outputs: Any) -> Any:
+        (dy, _) = grads
+        order = np.arange(dy.shape[self.axis])
+        order[:2] = 1, 0
+        return super().backward((np.take(dy, order, self.axis), None), given, outputs)
+
+
+@pytest.mark.parametrize("equal", [2, 3, 6])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_each_of_equal_elements_may_have_the_gradient_of_any(equal: int, k: int) -> None:
+    """Where three are equal one of them has a gradient that no step of its own shows."""
+    data = (2.0, 3.0, 4.0, 5.0, 6.0)[: 6 - equal] + (1.0,) * equal
+    case = Case(
+        OPERATORS["TopK"](axis=0), (Tensor((6,), data=data), Tensor((1,), "int64", data=(k,)))
+    )
+    for seed in range(20):
+        prove_backward(replace(case, seed=seed), *feed(replace(case, seed=seed)))
+    if equal < 5 and k > 1:
+        case = replace(case, op=Exchanged(axis=0))
+        with pytest.raises(WrongReference, match="gradient of input 0"):
+            prove_backward(case, *feed(case))
 
 
 @pytest.mark.parametrize(("op", "got"), [(Product(), "nan"), (Guarded(), r"-?0\.0")])
