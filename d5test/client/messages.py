@@ -266,6 +266,7 @@ class Calls:
 
     names: tuple[str, ...] = ()
     one: bool = False
+    moving: bool = False
     complete: bool = False
     source: str = ""
     tensors: tuple[tuple[Array, int | None], ...] = ()

@@ -114,6 +114,7 @@ class Exploration:
     sizes: str = MIXED
     most: int | None = None
     smallest: dict[str, Fault] = field(default_factory=dict)
+    drawn: dict[str, Fault] = field(default_factory=dict)
     furthest: dict[str, Judgement] = field(default_factory=dict)
     kinds: dict[str, type[Found]] = field(default_factory=dict)
     shrink_until: float = float("inf")
@@ -169,6 +170,7 @@ class Exploration:
             faults = list(self.smallest.values())
         for fault in faults:
             self._say_how_far(fault)
+            fault.drawn = self.drawn.get(fault.kind)
         if not faults and self.check.whole is not None:
             together = self.check.whole(self.check.name, self.client, self.roundings)
             faults = [] if together is None else [together]
@@ -449,6 +451,7 @@ class Exploration:
             self.furthest[fault.kind] = (
                 here if worst is None else max(worst, here, key=attrgetter("ratio"))
             )
+        self.drawn.setdefault(fault.kind, fault)
         if not fault.before.calls:
             fault.before = history.before(self.client, fault.case)
         before = self.smallest.get(fault.kind)

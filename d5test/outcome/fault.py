@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import zip_longest
 from math import inf, isfinite, isinf, isnan, nan
@@ -117,6 +117,7 @@ class Fault(AssertionError):
     causes  the faults of parts that explain this one: those of a network's nodes
     calls   the functions of the framework that it calls, once they are named
     before  the calls that the worker had answered, where that is known
+    drawn   the fault as it was before it was reduced, until its calls are named
 
     How bad it is: `character`.
     """
@@ -132,16 +133,20 @@ class Fault(AssertionError):
     causes: tuple[Fault, ...] = ()
     calls: Calls = field(default=Calls(), init=False)
     before: Before = field(default=Before(), init=False)
+    drawn: Fault | None = field(default=None, init=False)
 
     def name_calls(self, client: Any) -> None:
         """Say in the headline which functions of the framework the case calls.
 
         The one that computes everything is accused; of several, which the row composes, none is.
+        Where others only moved numbers, that has to hold of the case as it was drawn: a reduced
+        one may have no number that they change.
         A row of a user's own may call it with other arguments than the operator means.
         "And more" stands for what is not recorded: methods, operators, what is not public.
         A crash or a hang is repeated for it, and the call that was under way is named. None is
         named where the backend's own code is wrong.
         """
+        drawn, self.drawn = self.drawn, None
         if self.kind == "row" or AT in self.details:
             return
         if isinstance(self.case, Case) and (reason := client.known.of_other_code(self.case)):
@@ -149,10 +154,11 @@ class Fault(AssertionError):
         op, place = named(self.case), place_of(client.about)
         what = self.headline.removeprefix(f"{op}: ").removesuffix(f" on {place}")
         with suppress(Unsupported, *FAILURES):
-            self.calls = client.record(
-                self.case.op, self.evidence.feeds[-1].inputs, self.case.form,
-                dying=self.kind in ("crash", "hang"),
-            )  # fmt: skip
+            self.calls = self.called(client)
+            if self.calls.moving and drawn is not None:
+                before = drawn.called(client)
+                if before.names != self.calls.names:
+                    self.calls = replace(before, one=False)
         if self.calls.fatal and not self.calls.one:
             what += f" in {self.calls.fatal}"
         *others, last = self.calls.names or ("",)
@@ -168,6 +174,12 @@ class Fault(AssertionError):
             self.headline = f"{op} composed by its row of {names}: {what} with {place}"
         elif not client.about.row_of(self.case).native:
             self.headline = f"{op} composed by its row: {what} with {place}"
+
+    def called(self, client: Any) -> Calls:
+        """The functions that its last call enters."""
+        inputs, dying = self.evidence.feeds[-1].inputs, self.kind in ("crash", "hang")
+        called: Calls = client.record(self.case.op, inputs, self.case.form, dying=dying)
+        return called
 
     @property
     def accused(self) -> tuple[Fault, ...]:

@@ -390,6 +390,7 @@ def record(
               tensors (they make some), unless all do so; where none takes or returns any, of
               those that make what the row computes with: nodes of a graph, a compiled model.
     one       whether one of them is the whole computation; then it is the only one in `names`.
+    moving    whether others took tensors, and only moved numbers: of these inputs.
     complete  whether they and those that make tensors are all that computes, of several.
     source    that call as source text, with x0, x1, ... for `tensors`; empty if it has none.
     modules   the framework's modules in which it is found, to be imported.
@@ -417,6 +418,7 @@ def record(
     return {
         "names": (call.name,),
         "one": True,
+        "moving": any(c.numbers and c is not call and not c.inner for c in recorder.calls),
         **written(recorder, tensors, call),
         "outputs": selected(outputs, call.result),
     }

@@ -118,6 +118,8 @@ def test_a_reduced_fault_says_how_wrong_others_were(growing: bool) -> None:
     )
     assert found.details == ({"at worst": said} if growing else {})
     assert worst.ratio > 14 or not growing
+    assert found.drawn is exploration.drawn["value"]
+    assert (found.drawn.case.shapes[0] or (0,))[0] >= 7
 
 
 def test_each_kind_is_found_and_shrunk_although_one_line_raises_them() -> None:

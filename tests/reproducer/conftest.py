@@ -8,6 +8,7 @@ import pytest
 
 from d5test.client.client import WorkerClient
 from tests.reproducer.strangers import BACKEND
+from tests.reproducer.toy import Toy
 
 
 @pytest.fixture
@@ -31,3 +32,8 @@ def stranger(tmp_path: Path) -> Iterator[Any]:
     yield make
     for client in clients:
         client.close()
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path)
