@@ -112,7 +112,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         # a run that names no engine asks for examples of other tests
         numbers = range(DRAWN if few else config.getoption("--examples") or DRAWN)
         whats = [(number, f"drawn-{number}") for number in numbers]
-    everywhere = ALL in listed(config.getoption("--engine")) and "engine_case" in asked
+    everywhere = ALL in listed(config.getoption("--engine"))
     params = []
     for which, named in enumerate(engines):
         by_turns = everywhere and named.name.partition("-")[0] in COMPILED
