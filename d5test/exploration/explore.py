@@ -8,10 +8,8 @@ the backend does few of them. Shrinking ends in time.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import count
 from math import isfinite, prod
 from operator import attrgetter
 from typing import Any
@@ -22,21 +20,22 @@ from hypothesis.errors import Flaky, Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
 from d5test.backends.base import Unsupported
-from d5test.case import Case, Operator, Tensor
+from d5test.case import Case, Operator
 from d5test.client import history
 from d5test.client.client import BackendClient
 from d5test.client.messages import TO_A_ROW, BackendInfo, RowInfo
+from d5test.exploration.bisecting import bisected
+from d5test.exploration.cases import cases_of, evenly
 from d5test.exploration.draws import PROFILE, reproducible_draws
 from d5test.exploration.ours import is_known_of_ours
-from d5test.known.where import holds
+from d5test.exploration.shortage import refusal, refused, shortage
 from d5test.numerics.bounds import double
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.assessment import Assessment
 from d5test.outcome.fault import Fault
 from d5test.outcome.roundings import Roundings
-from d5test.outcome.tally import Inapplicable, LeftToOthers, Tally, rarely_judged
+from d5test.outcome.tally import Inapplicable, LeftToOthers, Tally
 from d5test.problems.real import small_problems
-from d5test.reference.operators.broadcasting import Broadcasting
 from d5test.strategies.pairs import Pairs
 from d5test.strategies.sizes import LARGEST, MIXED, SMALL_SHARE, Deal, Seed
 from d5test.strategies.upstream import Upstreams
@@ -44,23 +43,10 @@ from d5test.strategies.upstream import Upstreams
 MOST = 3
 LEAST = 12
 """Cases that may be drawn until enough are telling, however few are wanted."""
-LITTLE = 7
-"""Sides up to which a case is small already."""
 AGAIN = 4
 """How many times cases are drawn where too few of them are telling."""
 AIM = 15
 """Telling cases that are drawn for, so that `NEEDED` are left when some are known failures."""
-VALUES = ("forward", "low_precision")
-"""The checks that a row has to be asked at all."""
-REFUSED = (
-    "nothing was judged: the row refuses all of the {} cases that were drawn: {}. Say which it "
-    "takes, by attributes= or where= in the row, or leave the dtype out of its dtypes="
-)
-NEEDED = 10
-"""Telling cases without which a cell of a value check is untested."""
-A_PART = 0.1
-"""Of each output and gradient so much has to be judged on the average, where a cell is to count as
-tested. Where operands tie, chance decides of which one the gradient is."""
 COMPILED = 2
 """Sets of data for each drawn shape where a shape is compiled: 20 to 600 ms against 5 of a set.
 
@@ -133,8 +119,7 @@ class Exploration:
             assessment.steady = self.steady
             missing = shortage(self.tally, self.check, self.examples)
             if self.refuses:
-                reason = max(self.tally.reasons, key=self.tally.reasons.__getitem__)
-                missing = REFUSED.format(self.tally.unsupported, reason)
+                missing = refusal(self.tally)
             assessment.missing = missing
 
     def faults(self, seed: Seed) -> list[Fault]:
@@ -269,7 +254,10 @@ class Exploration:
                 raise
             faults = list(self.smallest.values())
             self.shrink_until = min(self.until, time.monotonic() + BISECTING)
-        return [fault if fault.kind == "hang" else self._bisected(fault) for fault in faults]
+        return [
+            fault if fault.kind == "hang" else bisected(fault, self._again, self.shrink_until)
+            for fault in faults
+        ]
 
     def _drawn(
         self, cases: SearchStrategy[Case], number: int, deal: Deal | None = None
@@ -311,29 +299,6 @@ class Exploration:
                 raise Enough from None
             return list(_leaves(group))
         return []
-
-    def _bisected(self, fault: Fault) -> Fault:
-        """The fault with the smallest sides that have it in place of its large ones.
-
-        Those of one size together, so that what has to agree agrees, and then each by itself.
-        """
-        for size in sorted(set(_sides(fault.case)), reverse=True):
-            fault = self._with_smaller(fault, size)
-        for place in range(len(_sides(fault.case))):
-            fault = self._with_smaller(fault, _sides(fault.case)[place], place)
-        return fault
-
-    def _with_smaller(self, fault: Fault, size: int, place: int | None = None) -> Fault:
-        """The fault with the least in place of the sides of `size`, or of the one at a place."""
-        least = 1 if size > LITTLE else size
-        while size - least > 1 and time.monotonic() < self.shrink_until:
-            middle = (least + size) // 2
-            smaller = self._again(_resized(fault.case, size, middle, place), fault.kind)
-            if smaller is None:
-                least = middle
-            else:
-                fault, size = smaller, middle
-        return fault
 
     def _again(self, case: Case | None, kind: str) -> Fault | None:
         """The fault of this kind that a case has; `None` too where there is no such case."""
@@ -457,100 +422,6 @@ class Exploration:
         before = self.smallest.get(fault.kind)
         if before is None or _size(fault.case) <= _size(before.case):
             self.smallest[fault.kind] = fault
-
-
-def refused(tally: Tally, check: Any, row: RowInfo | None) -> bool:
-    """Whether a user's own row refuses all cases of its values, in a dtype that it declares."""
-    nothing = not (tally.right or tally.fault or tally.known or tally.void or tally.left_out)
-    declared = row is not None and not row.ours and tally.dtype in row.dtypes
-    by_row = tally.unsupported == tally.refused_by_row > 0
-    return declared and check.name in VALUES and nothing and by_row
-
-
-def shortage(tally: Tally, check: Any, examples: int) -> str:
-    """Why a cell counts as untested; empty if it was tested, or did not have to be."""
-    if tally.fault or tally.left_out:
-        return ""
-    if not tally.right:
-        if tally.drawn and not tally.void:
-            return ""
-        return f"nothing was judged: {tally.void} of {tally.drawn} cases are void"
-    if check.fixed or check.kind != "value":
-        return ""
-    if shares := rarely_judged(tally.shares, NEEDED, A_PART):
-        return f"on the average only {shares} could be judged"
-    needed = NEEDED if examples >= 2 * NEEDED else max(1, examples // 2)
-    if tally.telling >= needed:
-        return ""
-    return (
-        f"only {tally.telling} cases were strict enough to expose a wrong result; {needed} are "
-        f"needed ({tally.right} right, {tally.known} known, {tally.inapplicable} inapplicable, "
-        f"{tally.unsupported} unsupported, {tally.void} void)"
-    )
-
-
-def _sides(case: Case) -> list[int]:
-    """The sides of all inputs, in order."""
-    return [side for shape in case.shapes for side in shape or ()]
-
-
-def _resized(case: Case, old: int, new: int, place: int | None) -> Case | None:
-    """The case with `new` in place of each side `old`, or of the one at a place among all sides.
-
-    `None` where values stand in a tensor whose size would change.
-    """
-    places, inputs = count(), []
-    for t in case.inputs:
-        if t is not None:
-            shape = tuple(
-                new if side == old and place in (None, i) else side
-                for side, i in zip(t.shape, places, strict=False)
-            )
-            if t.data is not None and len(t.data) != prod(shape):
-                return None
-            t = replace(t, shape=shape)
-        inputs.append(t)
-    return replace(case, inputs=tuple(inputs))
-
-
-def cases_of(
-    check: Any,
-    operator: type[Operator],
-    dtype: str,
-    row: RowInfo | None = None,
-    form: str = "",
-    **sizes: Any,
-) -> SearchStrategy[Case]:
-    """The strategy of a check's cases that a row can be asked, perhaps that of a form."""
-    only = {"attributes": row.attributes} if row is not None and (form or row.attributes) else {}
-    cases: SearchStrategy[Case] = check.cases(operator, dtype, **only, **sizes)
-    if row is not None and row.where:
-        cases = cases.filter(partial(holds, row.where))
-    if row is None or not form:
-        return cases
-    return cases.map(partial(in_form, name=form, constants=row.constants))
-
-
-def in_form(case: Case, name: str, constants: Mapping[int, float]) -> Case:
-    """The case as a form is asked it, with constant inputs in place of those it does not take.
-
-    Where inputs broadcast, a constant is a scalar: the form cannot know another shape of it.
-    """
-    scalar = isinstance(case.op, Broadcasting)
-    inputs = (
-        Tensor(() if scalar else t.shape, case.dtype, ("constant", constants[i]))
-        if t is not None and i in constants
-        else t
-        for i, t in enumerate(case.inputs)
-    )
-    return replace(case, inputs=tuple(inputs), form=name)
-
-
-def evenly(cases: Sequence[Case], most: int | None) -> Sequence[Case]:
-    """At most so many of the cases, from all over the list; all of them without a number."""
-    if most is None or most >= len(cases):
-        return cases
-    return [cases[i * len(cases) // most] for i in range(most)]
 
 
 def _badness(fault: Fault | None) -> float:

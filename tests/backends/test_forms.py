@@ -17,7 +17,7 @@ from d5test.checks import CHECKS
 from d5test.checks.inquiry import drawn_inputs
 from d5test.client import registry
 from d5test.client.client import WorkerClient
-from d5test.exploration.explore import in_form
+from d5test.exploration.cases import in_form
 from d5test.reference.operators import OPERATORS
 from d5test.reference.operators.elementwise import Pow
 from d5test.reference.operators.linear import Gemm

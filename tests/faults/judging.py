@@ -8,7 +8,7 @@ from d5test.backends.base import Unsupported
 from d5test.case import Operator
 from d5test.checks import CHECKS, Check, Fault
 from d5test.client.messages import RowInfo
-from d5test.exploration.explore import cases_of
+from d5test.exploration.cases import cases_of
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.tally import Inapplicable
 from d5test.strategies.upstream import Upstreams

@@ -19,7 +19,8 @@ from d5test.checks import Check
 from d5test.client.messages import Refused, RowInfo
 from d5test.exploration import explore as exploration
 from d5test.exploration.draws import seed_of
-from d5test.exploration.explore import Exploration, Undrawable, refused, shortage
+from d5test.exploration.explore import Exploration, Undrawable
+from d5test.exploration.shortage import NEEDED, refused, shortage
 from d5test.numerics.judgement import Judgement
 from d5test.outcome.fault import Evidence, Fault, kind_of_fault
 from d5test.outcome.tally import Inapplicable, Tally
@@ -71,7 +72,7 @@ def test_outcomes_are_counted() -> None:
     assert tally.drawn >= 25
     assert min(tally.right, tally.known, tally.unsupported, tally.void) > 0
     assert tally.reasons == {"threes": tally.unsupported}
-    assert tally.telling == tally.right >= exploration.NEEDED
+    assert tally.telling == tally.right >= NEEDED
     assert (tally.worst, tally.share) == (0.25, 1.0)
 
 

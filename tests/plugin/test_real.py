@@ -12,7 +12,7 @@ from d5test.case import Case, Tensor
 from d5test.checks import CHECKS, Fault
 from d5test.checks import real as full_size
 from d5test.checks.real import bytes_needed, real_cases, require_memory
-from d5test.exploration.explore import evenly
+from d5test.exploration.cases import evenly
 from d5test.outcome.fault import NO_CALLS
 from d5test.reference.operators.attention import Attention
 from d5test.reference.operators.linear import Gemm

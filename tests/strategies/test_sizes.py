@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import given, seed, settings
 from d5test.case import Case, Tensor
 from d5test.checks import CHECKS
 from d5test.exploration import explore
+from d5test.exploration.bisecting import bisected
 from d5test.exploration.draws import PROFILE, reproducible_draws, seed_of_cell
 from d5test.exploration.explore import Exploration
 from d5test.outcome.tally import Tally
@@ -211,13 +212,13 @@ def test_so_it_is_where_reducing_is_cut_short(monkeypatch: pytest.MonkeyPatch) -
 def test_sides_that_need_not_agree_are_reduced_apart() -> None:
     judge = cell(Planted("16 rows", "Softmax", lambda x, y: len(x[0]) >= 16))
     (fault,) = judge.first([Case(OPERATORS["Softmax"](), (Tensor((48, 48)),))])
-    assert judge._bisected(fault).case.shapes == ((16, 2),)
+    assert bisected(fault, judge._again, inf).case.shapes == ((16, 2),)
 
 
 def test_sides_that_must_agree_are_reduced_together() -> None:
     judge = cell(Planted("20 terms", "MatMul", lambda x, y: x[0].shape[-1] >= 20))
     (fault,) = judge.first([Case(OPERATORS["MatMul"](), (Tensor((48, 48)), Tensor((48, 48))))])
-    assert judge._bisected(fault).case.shapes == ((2, 20), (20, 2))
+    assert bisected(fault, judge._again, inf).case.shapes == ((2, 20), (20, 2))
 
 
 def test_a_fault_of_real_problems_is_reduced_to_the_sides_that_have_it() -> None:
@@ -225,7 +226,7 @@ def test_a_fault_of_real_problems_is_reduced_to_the_sides_that_have_it() -> None
     judge = cell(rule)
     inputs = Tensor((2, 128, 4, 4)), Tensor((96, 128, 1, 1))
     (fault,) = judge.first([Case(Conv(kernel_shape=(1, 1)), inputs)])
-    assert judge._bisected(fault).case.shapes == ((2, 70, 4, 4), (2, 70, 1, 1))
+    assert bisected(fault, judge._again, inf).case.shapes == ((2, 70, 4, 4), (2, 70, 1, 1))
 
 
 def test_real_problems_are_dealt_from_all_over() -> None:
