@@ -129,6 +129,14 @@ def far(words: Words, shape: Shape, dtype: DType, sign: float = -1) -> Values:
     return np.asarray(sign * most * np.exp2(-unit(words, shape)))
 
 
+def vast(words: Words, shape: Shape, dtype: DType) -> Values:
+    """Numbers whose squares leave the dtype's range, and whose quotients do not: 2 to 32 times the
+    root of the largest number.
+    """
+    root = float(finfo(dtype).max) ** 0.5
+    return np.asarray(root * np.exp2(1 + 4 * unit(words, shape)) * signs(words, shape))
+
+
 def tiny(words: Words, shape: Shape, dtype: DType) -> Values:
     """From the smallest normal number to 16 times that."""
     smallest = float(finfo(dtype).smallest_normal)
@@ -393,6 +401,7 @@ REGIMES: Mapping[str, Callable[..., Values]] = {
         scaled,
         huge,
         far,
+        vast,
         tiny,
         below,
         naturals,

@@ -68,6 +68,8 @@ OPERANDS: Mapping[type[elementwise.Binary], tuple[tuple[Regime, ...], tuple[Regi
     elementwise.Div: (ORDINARY, ("nonzero", "positive")),
 }
 """The regimes of both operands."""
+VAST = 7
+"""One quotient in so many is of numbers whose squares, by which none divides, leave the range."""
 
 
 @inputs(*REGIMES)
@@ -144,6 +146,8 @@ def binary_inputs(d: Draw, op: elementwise.Binary) -> tuple[Tensor | None, ...]:
         a = d.tensor(d.shape(0), *right)
         return a, d.again(a, 0)
     a_shape, b_shape = shapes(d)
+    if isinstance(op, elementwise.Div) and d.integer(1, VAST) == VAST:
+        left, right = ("vast",), ("vast",)
     return d.tensor(a_shape, *left), d.tensor(b_shape, *right)
 
 

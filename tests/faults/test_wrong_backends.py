@@ -17,7 +17,7 @@ from tests.faults import wrong_processes as processes
 from tests.faults.judging import findings
 from tests.faults.known import COUNT, EVERY, IN_PROCESS, Finding, found_first, local
 from tests.faults.score import Local
-from tests.faults.wrong import Honest, Wrong, floating
+from tests.faults.wrong import Arrays, Gradients, Honest, Wrong, floating
 from tests.nightly import thinned
 
 
@@ -72,6 +72,22 @@ def test_a_wrong_shape_is_accused_of_nothing_else() -> None:
     found = findings(Local("column", OneColumnMore()), OPERATORS["MaxPool"], count=COUNT)
     assert found
     assert {fault.kind for fault in found.values()} == {"shape"}
+
+
+class ByTheSquare(Wrong):
+    """A quotient's gradient is divided by the square of the divisor, which leaves the range."""
+
+    def backward(self, gradients: Gradients, inputs: Arrays, grads: Arrays) -> Gradients:
+        if len(gradients) < 2:
+            return gradients
+        da, db = gradients
+        with np.errstate(over="ignore"):
+            return [da, np.where(np.isinf(np.square(inputs[1])), 0, db).astype(db.dtype)]
+
+
+def test_a_square_that_leaves_the_range_is_found() -> None:
+    client = Local("wrong", ByTheSquare())
+    assert findings(client, OPERATORS["Div"], ("gradient",), COUNT)
 
 
 class FromMinus1e8(Wrong):
