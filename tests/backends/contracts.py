@@ -9,6 +9,7 @@ from d5test.reference.operators import OPERATORS
 
 BACKENDS = {"torch": "Torch", "tensorflow": "TensorFlow", "jax": "Jax"}
 OTHERS = {
+    "half away from zero": ("Round", "https://en.cppreference.com/w/c/numeric/math/round"),
     "maximum of interpolated": (
         "RoiAlign",
         "https://docs.openvino.ai/2026/documentation/openvino-ir-format/operation-sets/"

@@ -24,6 +24,14 @@ SAMPLES = {
     ),
     "any of equal": (OPERATORS["ArgMax"](axis=1), (Tensor((3, 5), values=("ties",)),)),
     "constants in 64 bits": (OPERATORS["Selu"](), (Tensor((3, 5), "float64"),)),
+    "half away from zero": (
+        OPERATORS["Round"](),
+        (Tensor((7,), data=(0.5, -0.5, 1.5, -2.5, 0.49999997, 1.0, -0.2)),),
+    ),
+    "centred variance": (
+        OPERATORS["GroupNormalization"](num_groups=1),
+        (Tensor((2, 4, 8), values=("offset",)), Tensor((4,)), Tensor((4,))),
+    ),
     "linear above 2": (OPERATORS["Softplus"](), (Tensor((40,), values=("scaled", 2)),)),
     "indices of the plane": (
         OPERATORS["MaxPool"](kernel_shape=(2, 2)),

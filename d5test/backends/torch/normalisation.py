@@ -74,7 +74,13 @@ def rms_normalization(op: Any, x: Tensor, scale: Tensor) -> Plan:
     return lambda x, scale: F.rms_norm(x, shape, None, epsilon) * scale
 
 
-@rows.native("GroupNormalization")
+CENTRED = {
+    "contract": "centred variance",
+    "source": "https://docs.pytorch.org/docs/2.13/generated/torch.nn.GroupNorm.html",
+}
+
+
+@rows.native("GroupNormalization", **CENTRED)
 def group_normalization(op: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
     return F.group_norm(x, op.num_groups, scale, bias, op.epsilon)
 

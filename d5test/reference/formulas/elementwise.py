@@ -8,7 +8,7 @@ from scipy.special import erf, expit
 
 from d5test.reference.formulas.table import Table, mixed
 from d5test.reference.operators import elementwise
-from d5test.reference.operators.broadcasting import unbroadcast
+from d5test.reference.operators.broadcasting import plain, unbroadcast
 
 
 class SlopeByDifference(elementwise.Softplus):  # type: ignore[misc]
@@ -87,6 +87,14 @@ class GeluProductBeforeQuotient(elementwise.Gelu):
 
     def forward(self, x):
         return np.where(np.abs(x) == np.inf, np.nan, x * (1 + erf(x / sqrt(2))) / 2)
+
+
+class HalfAwayFromZero(elementwise.Round):  # type: ignore[misc]
+    """The nearest whole number, of two the one farther from zero."""
+
+    def forward(self, x):
+        half = plain(x) - np.floor(plain(x)) == 0.5
+        return np.where(half, np.where(x > 0, np.ceil(x), np.floor(x)), np.rint(x))
 
 
 class LinearAbove2(elementwise.Softplus):  # type: ignore[misc]
@@ -177,6 +185,7 @@ FORMULAS: Table = {
         **mixed(AsinhByResult, elementwise.Asinh),
         **mixed(AcoshByResult, elementwise.Acosh),
     },
+    "half away from zero": {elementwise.Round: HalfAwayFromZero},
     "linear above 2": {elementwise.Softplus: LinearAbove2},
     "constants in 64 bits": {
         elementwise.Selu: SeluInDouble,

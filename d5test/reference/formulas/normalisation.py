@@ -1,4 +1,4 @@
-"""Local response and batch normalisation."""
+"""Local response, group and batch normalisation."""
 
 from math import prod
 
@@ -37,6 +37,18 @@ class BandMatrix(normalisation.LRN):
         return self.bias + self.alpha / self.size * np.moveaxis(squares, -1, 1)
 
 
+class CentredVariance(normalisation.GroupNormalization):
+    """GroupNormalization whose variance is mean((x - mean)^2), which does not cancel."""
+
+    def variance(self, groups, mean):
+        centred = groups - mean
+        return (centred * centred).mean(2, keepdims=True)
+
+
+class VarianceBySquares(normalisation.GroupNormalization):
+    """GroupNormalization whose variance is mean(x^2) - mean(x)^2, where another one is due."""
+
+
 class UnbiasedRunningVariance(normalisation.BatchNormalization):
     """BatchNormalization whose running variance is of the sample: divided by its size less 1."""
 
@@ -53,5 +65,7 @@ class UnbiasedRunningVariance(normalisation.BatchNormalization):
 FORMULAS: Table = {
     "running sums": {normalisation.LRN: RunningSums},
     "band matrix": {normalisation.LRN: BandMatrix},
+    "centred variance": {normalisation.GroupNormalization: CentredVariance},
+    "variance by squares": {normalisation.GroupNormalization: VarianceBySquares},
     "unbiased running variance": {normalisation.BatchNormalization: UnbiasedRunningVariance},
 }

@@ -194,9 +194,12 @@ class GroupNormalization(PerSample):
         """(x - mean) / sqrt(variance + epsilon) and 1 / sqrt(variance + epsilon), by groups."""
         groups = self.grouped(x)
         mean = groups.mean(2, keepdims=True)
-        var = (groups * groups).mean(2, keepdims=True) - mean * mean
-        rstd = 1 / np.sqrt(var + self.epsilon)
+        rstd = 1 / np.sqrt(self.variance(groups, mean) + self.epsilon)
         return (groups - mean) * rstd, rstd
+
+    def variance(self, groups, mean):
+        """That of each group, (n, groups, 1)."""
+        return (groups * groups).mean(2, keepdims=True) - mean * mean
 
     def grouped(self, x):
         """x as (n, groups, elements of a group)."""

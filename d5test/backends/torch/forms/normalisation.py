@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from d5test.backends.base import Forms, Plan, Unsupported, planned
 from d5test.backends.torch.forms.calls import in_channels_last, run
+from d5test.backends.torch.normalisation import CENTRED
 
 forms = Forms()
 BATCH = {3: nn.BatchNorm1d, 2: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
@@ -147,12 +148,12 @@ def group(op: Any, x: Tensor, scale: Tensor, bias: Tensor) -> Plan:
     return lambda x, scale, bias: run(module, x, weight=scale, bias=bias)
 
 
-forms.add("GroupNormalization", "torch.nn.GroupNorm")(planned(group))
+forms.add("GroupNormalization", "torch.nn.GroupNorm", **CENTRED)(planned(group))
 
 
 forms.add(
     "GroupNormalization", "torch.nn.functional.group_norm without weight and bias",
-    constants={1: 1.0, 2: 0.0},
+    constants={1: 1.0, 2: 0.0}, **CENTRED,
 )(planned(
     lambda op, *_: lambda x, scale, bias: F.group_norm(x, op.num_groups, eps=op.epsilon)
 ))  # fmt: skip
@@ -211,7 +212,7 @@ def batch_last(op: Any, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: 
 
 
 @forms.add(
-    "GroupNormalization", "torch.nn.GroupNorm in channels_last",
+    "GroupNormalization", "torch.nn.GroupNorm in channels_last", **CENTRED,
     where={"rank0": {"min": 4, "max": 5}},
 )  # fmt: skip
 @planned
@@ -234,7 +235,7 @@ def plain_rms(op: Any, x: Tensor, scale: Tensor) -> Plan:
     return lambda x, scale: torch.rms_norm(x, shape, scale, epsilon)
 
 
-forms.add("GroupNormalization", "torch.group_norm")(planned(
+forms.add("GroupNormalization", "torch.group_norm", **CENTRED)(planned(
     lambda op, *_: lambda x, scale, bias: torch.group_norm(
         x, op.num_groups, scale, bias, op.epsilon)
 ))  # fmt: skip
