@@ -59,7 +59,7 @@ suites: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/networks --backend=numpy,torch,tensorflow,jax,onnxruntime \
 	  --network=mlp,lenet5 -n 2
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/training --backend=torch,tensorflow,jax --optimizer=Adam \
-	  --examples=4 -n 2
+	  --examples=3 -n 2
 	OMP_NUM_THREADS=1 $(BIN)/pytest suites/distributed --examples=3 -n 2
 	$(BIN)/pytest suites/*/test_plain.py --backend=numpy,torch,tensorflow,jax,onnxruntime
 

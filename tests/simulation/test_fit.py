@@ -80,6 +80,7 @@ def test_so_it_is_in_noisy_times(seed: int) -> None:
     assert outside(found, SURE, truth) == []
 
 
+@pytest.mark.nightly
 def test_sizes_between_others_are_predicted_by_a_fit_that_bends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
