@@ -16,6 +16,7 @@ Calls are written as source text (`d5test.worker.writing`). NumPy and the framew
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial, wraps
@@ -145,7 +146,7 @@ class Recorder:
     def _watch(self, kind: type) -> None:
         """Record calls of layers, whose weights no source text has.
 
-        Not those that a call of the framework makes.
+        Not those that the framework makes itself.
         """
         original = vars(kind)["__call__"]
 
@@ -153,7 +154,9 @@ class Recorder:
         def watched(layer: Any, *arguments: Any, **keywords: Any) -> Any:
             name = self.names.get(id(type(layer)))
             function = partial(original, layer)
-            if name is None or self._within or id(layer) in self.names:  # jax.numpy.add
+            by = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 (no other is as quick)
+            own = by.partition(".")[0] == self._backend.framework
+            if name is None or own or self._within or id(layer) in self.names:  # jax.numpy.add
                 return function(*arguments, **keywords)
             write = partial(unwritable, f"a {name}")
             return self.record(name, write, function, arguments, keywords).result
