@@ -117,6 +117,8 @@ class Held:
     state: Mapping[str, int]
 
 
+OWED = ("start", "wrap", "step", "parameters", "placements")
+"""The methods that each engine has of its own."""
 DECLARED: Mapping[str, type] = {
     **dict.fromkeys(("statistics", "rounding", "computes"), str),
     **dict.fromkeys(("averages", "seen"), bool),

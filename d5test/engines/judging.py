@@ -24,7 +24,7 @@ from d5test.engines.sequential import (
     LOSS,
     NORM,
 )
-from d5test.engines.trained import Phase, Trained, trained
+from d5test.engines.trained import Owed, Phase, TooLate, Trained, trained
 from d5test.engines.training import Training
 from d5test.engines.work import Work
 from d5test.names import plural
@@ -59,9 +59,18 @@ def attempted(engine: Engine, subject: Subject, world: World, comm: Any) -> Trai
             return made
     except (Unsupported, Fault):
         raise
+    except SystemExit as error:
+        if not begun or subject.threads:  # threads are ended so
+            raise
+        details = {"rank": str(world.rank), "message": raised(error)}
+        raise subject.fault("exception", "a rank raised", details) from None
+    except Owed as slip:
+        details = {"rank": str(world.rank), "message": str(slip)}
+        raise subject.fault("exception", "a method returns something else", details) from None
     except Exception as error:
         raise_if_left(error, comm)
-        if begun and (fault := subject.exception(error, world.rank)):
+        said = error.why if isinstance(error, TooLate) else error
+        if begun and (fault := subject.exception(said, world.rank)):
             raise fault from None
         raise
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import SupportsFloat
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
+from d5test.backends.base import Unsupported
 from d5test.case import Array, dtype_of
 from d5test.engines.cases import HALF, STEPS
 from d5test.engines.engine import Engine, Held, Side, World
@@ -56,6 +58,18 @@ class Trained:
     def trajectory(self) -> Trajectory:
         """Of all steps."""
         return tuple(step for phase in self.phases for step in phase.trajectory)
+
+
+class Owed(Exception):
+    """A method of an engine has returned something else than it owes, as the text says."""
+
+
+class TooLate(Exception):
+    """An engine has said that it cannot do it, when ranks had made a step."""
+
+    def __init__(self, why: Unsupported) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 def trained(
@@ -100,10 +114,19 @@ def _phase(
         if since is not None:
             engine.load(since)
         itemsize = dtype_of(engine.rounding or training.dtype).itemsize
-        made, due, dtypes = [], [], {}
+        made: list[dict[str, Array]] = []
+        due, dtypes = [], {}
         for batch in training.batches()[steps.start : steps.stop]:
             with meter.step(work, batch, world):
-                loss = engine.step(batch)
+                try:
+                    loss = engine.step(batch)
+                except Unsupported as why:
+                    if not made:
+                        raise
+                    raise TooLate(why) from None
+            if not isinstance(loss, SupportsFloat):
+                owed = "and owes the mean loss of the joined minibatch, a float"
+                raise Owed(f"{type(engine).__name__}.step returned {loss!r}, {owed}")
             due.append(engine.gives(itemsize))
             after: dict[str, Array] = {LOSS: np.asarray(float(loss))}
             if training.clip < inf:

@@ -8,6 +8,7 @@ each case in one dtype, by turns.
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from inspect import signature
 from math import prod
 from typing import Any
 
@@ -83,8 +84,18 @@ def _mesh(config: pytest.Config, option: str) -> dict[str, int]:
 
 def _named(name: str) -> Named:
     what = resolve("engine", name, {**ENGINES, ALL: ""})
-    if not isinstance(what, str | type):
-        raise BadName(f"engine {name!r} is not a class")
+    if isinstance(what, str):
+        return Named(name, what)
+    from d5test.engines.engine import OWED, Engine
+
+    if not (isinstance(what, type) and issubclass(what, Engine)):
+        raise BadName(f"engine {name!r} is not a subclass of d5test.engines.engine.Engine")
+    if lacking := [m for m in OWED if getattr(what, m) is getattr(Engine, m)]:
+        raise BadName(f"engine {name!r} has no {', no '.join(lacking)}: see docs/engines.md")
+    try:
+        signature(what).bind()
+    except TypeError as error:
+        raise BadName(f"engine {name!r} is made without arguments: {error}") from None
     return Named(name, what)
 
 

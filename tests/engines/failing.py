@@ -7,6 +7,7 @@ What each is made of is imported when it is asked for.
 import ctypes
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -14,6 +15,7 @@ from importlib import import_module
 import torch
 import torch.distributed as dist
 
+from d5test.backends.base import Unsupported
 from d5test.engines.engine import Engine, Minibatch, World
 
 RANK = 1
@@ -21,6 +23,10 @@ RANK = 1
 
 def raises() -> None:
     raise ZeroDivisionError("on purpose")
+
+
+def refuses() -> None:
+    raise Unsupported("not today")
 
 
 def spins() -> None:
@@ -40,6 +46,8 @@ def leaves_out() -> None:
 
 WAYS: Mapping[str, Callable[[], object]] = {
     "Raises": raises,
+    "Refuses": refuses,
+    "Ends": lambda: sys.exit(0),
     "Exits": lambda: os._exit(11),
     "IsKilled": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "IsStopped": lambda: os.kill(os.getpid(), signal.SIGSTOP),

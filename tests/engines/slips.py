@@ -27,6 +27,21 @@ class NoStart(Engine):
     threads = True
 
 
+class Made(Ddp):
+    """It wants to know something."""
+
+    def __init__(self, ranks: int) -> None:
+        super().__init__()
+        self.ranks = ranks
+
+
+class NoLoss(Ddp):
+    """Its step returns nothing."""
+
+    def step(self, joined: Minibatch) -> float:  # type: ignore[return]
+        super().step(joined)
+
+
 class NoNorm(Ddp):
     """It does not say what the norm was."""
 

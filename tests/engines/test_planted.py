@@ -174,6 +174,21 @@ def test_what_a_rank_raises_is_a_fault_with_its_line_and_frees_the_others(kind: 
     assert "ranks 0, 2 waited in gloo when rank 1 left" in ran.stdout
 
 
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("Refuses", "Unsupported: not today, at failing.py:"),
+        at_night(("Ends", "SystemExit: 0, at failing.py:")),
+    ],
+)
+def test_a_rank_that_gives_up_after_a_step_is_named(way: str, words: str) -> None:
+    ran = suite(f"--engine=tests.engines.failing:{way}Ddp", *FIRST, ranks=3)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert words in ran.stdout
+    assert "FAILED: 1 fault of 1 cause" in ran.stdout
+    assert "Timed out" not in ran.stdout
+
+
 @pytest.mark.nightly
 def test_what_each_rank_refuses_at_once_is_skipped() -> None:
     """None of them leaves while others are still being connected."""

@@ -5,13 +5,15 @@ import pytest
 from d5test.engines.cases import CASES
 from d5test.engines.judging import Subject
 from d5test.engines.training import Training
+from d5test.names import BadName
 from d5test.outcome.tally import Tally, causes
+from d5test.plugin.engines import _named
 from tests.engines.test_planted import suite
 
 
 @pytest.fixture(scope="module")
 def said() -> str:
-    names = ("OtherAxis", "OtherFeature", "NoStart", "NoNorm", "OwnSplit")
+    names = ("OtherAxis", "OtherFeature", "NoLoss", "NoNorm", "OwnSplit")
     asked = ",".join(f"tests.engines.slips:{name}" for name in names)
     return suite(f"--engine={asked}", "-k", "mlp-clipped-float32").stdout
 
@@ -21,7 +23,7 @@ def said() -> str:
     [
         "unknown axis in `axes` 'data': known: dp, zero, fsdp, tp, pp",
         "unknown feature in `lacks` 'accumulation': did you mean accumulate?",
-        "NotImplementedError: NoStart has no start(world): see docs/engines.md",
+        "NoLoss.step returned None, and owes the mean loss of the joined minibatch, a float",
         "OwnSplit.split is a list, and d5test reads a Mapping by that name",
         "looks like  the engine does not set `norm`",
         "NoNorm: it is not where the sequential run is on 4 threads",
@@ -29,6 +31,20 @@ def said() -> str:
 )
 def test_a_slip_is_named(said: str, words: str) -> None:
     assert words in said, said
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("NoStart", "has no start, no wrap, no step, no parameters, no placements: see docs/"),
+        ("Made", "is made without arguments: missing a required argument: 'ranks'"),
+        ("Rule", "is not a subclass of d5test.engines.engine.Engine"),
+        ("nan", "is not a subclass of d5test.engines.engine.Engine"),
+    ],
+)
+def test_what_is_no_engine_is_refused_before_anything_runs(name: str, words: str) -> None:
+    with pytest.raises(BadName, match=f"engine 'tests.engines.slips:{name}' {words}"):
+        _named(f"tests.engines.slips:{name}")
 
 
 @pytest.mark.nightly
