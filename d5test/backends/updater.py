@@ -85,6 +85,8 @@ class Updater(ABC):
     and the number of its steps."""
     overwrites: ClassVar[bool] = False
     """Whether it documents that a gradient is another one after a step."""
+    spoils: ClassVar[Mapping[str, str]] = {}
+    """By rule, what is known of it where a gradient is another one after a step."""
     misreads: ClassVar[str] = ""
     """What is known of it where a gradient is not laid out in memory as its parameter is."""
 
@@ -174,6 +176,20 @@ class Kind:
 
     make: Callable[..., Any]
     slots: tuple[str, ...] = ()
+
+
+def kind_of(updater: Any, op: Any) -> Kind:
+    """That of a rule, among the `kinds` of an updater. Raises `Unsupported` if it has none.
+
+    One of a user's own rule was written for it: that is an error.
+    """
+    if op.name in updater.kinds:
+        kind: Kind = updater.kinds[op.name]
+        return kind
+    text = f"{type(updater).__name__} has no {op.name}"
+    if op.name in OPTIMIZERS:
+        raise Unsupported(text)
+    raise ValueError(f"{text}: its `kinds` have {', '.join(updater.kinds)}")
 
 
 def arguments(op: Any, **sources: Any) -> dict[str, Any]:

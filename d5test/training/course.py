@@ -25,6 +25,8 @@ FACTORS: Mapping[int, float] = {10: 0.5, 20: 2.0, 50: 0.5}
 """By which the learning rate is multiplied after so many steps."""
 FROZEN, FROZEN_STEPS = "b", range(15, 18)
 """A parameter that has no gradient in these steps, counted from 0."""
+SINCE = 2
+"""Times as many steps until which that is thought of, where this parameter alone is wrong."""
 BFLOAT16_NAN = 0x7FC0
 CHECKPOINTS = (7, 60)
 """After so many steps the optimizer is saved, and loaded into a new one."""
@@ -105,14 +107,21 @@ def follow(
         yield updater.parameters
 
 
-def happened(step: int, changes: Collection[str]) -> str:
-    """What of `changes` was done first at step number `step`, counted from 1; empty if nothing."""
-    taken = step - 1
+def happened(step: int, changes: Collection[str], wrong: Collection[str]) -> str:
+    """What of `changes` was done at step number `step`, counted from 1, or before it, after which
+    the parameters `wrong` are so; empty if nothing. What is done to one explains that one alone.
+    """
+    taken, alone = step - 1, len(wrong) == 1
     done = {
-        "groups": taken == 0 and f"{GROUPED} has {GROUP_FACTOR} times the learning rate",
+        "groups": taken == 0
+        and (GROUPED not in wrong or alone)
+        and f"{GROUPED} has {GROUP_FACTOR} times the learning rate",
         "schedule": taken in FACTORS and f"a learning rate {FACTORS.get(taken)} times as large",
         "checkpoint": taken in CHECKPOINTS and "saved and loaded into a new optimizer",
-        "freeze": taken in FROZEN_STEPS and f"no gradient of {FROZEN}",
+        "freeze": alone
+        and FROZEN in wrong
+        and FROZEN_STEPS.start <= taken < SINCE * FROZEN_STEPS.stop
+        and f"{FROZEN} has no gradient in steps {FROZEN_STEPS.start + 1} to {FROZEN_STEPS.stop}",
     }
     return ", ".join(str(words) for name, words in done.items() if words and name in changes)
 
@@ -141,7 +150,7 @@ def run(
     def make() -> Updater:
         return updater_of(backend, kind, rule)(OperatorView(rule, attributes), put(start, PLACED))
 
-    may_overwrite = updater_of(backend, kind, rule).overwrites
+    updater = updater_of(backend, kind, rule)
     reasons, samples = impossible(make), [put(sample) for sample in noise]
     handed = Handed(backend, PLACED if "layouts" in reasons else LAYOUTS)
     changes = CHANGES.keys() - reasons
@@ -149,7 +158,10 @@ def run(
     results, overwritten = [], ""
     for number, parameters in enumerate(walked, 1):
         results.append({name: Bits(*backend.get(w)) for name, w in parameters.items()})
-        if (changed := handed.take_back()) and not may_overwrite:
+        changed, known = handed.take_back(), updater.spoils.get(rule)
+        if changed and known:
+            reasons["gradient"] = f"known failure: {known}"
+        elif changed and not updater.overwrites:
             overwritten = overwritten or f"that of {changed}, in step {number}"
     return reasons, results, overwritten
 

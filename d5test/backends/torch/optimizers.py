@@ -20,6 +20,7 @@ from d5test.backends.updater import (
     Slots,
     Updater,
     arguments,
+    kind_of,
     one_step,
 )
 
@@ -81,13 +82,11 @@ class TorchUpdater(Updater):
 
     def __init__(self, op: Any, parameters: Mapping[str, Tensor]) -> None:
         super().__init__(op, parameters)
-        if op.name not in self.kinds:
-            raise Unsupported(f"torch has no {op.name} for {type(self).__name__}")
+        self._kind = kind_of(self, op)
         self._op = op
         self._parameters = {
             name: w.detach().clone().requires_grad_() for name, w in parameters.items()
         }
-        self._kind = self.kinds[op.name]
         self._optimizer = self._kind.make(op, list(self._parameters.values()))
         self._t = 0
 
@@ -137,37 +136,52 @@ class TorchUpdater(Updater):
 
     def restore(self, t: int, slots: Slots) -> None:
         self._t = t
-        of_each, of_group = self._counters()
+        of_each, of_group, constant, moving = self._counters()
+        if t and moving:
+            raise Unsupported(
+                f"its state has {' and '.join(moving)}, too, which no slot of its kind is, nor a "
+                "number of steps: an updater of yours restores it by a method `restore`"
+            )
         for name, w in self._parameters.items():
             state = dict(zip(self._kind.slots, (x.clone() for x in slots[name]), strict=True))
             if t or of_each:  # SGD knows its first step by having no velocity
-                self._optimizer.state[w] = state | counted(of_each, t)
+                self._optimizer.state[w] = state | constant | counted(of_each, t)
         for group in self._optimizer.param_groups:
             group.update(counted(of_group, t))
 
-    def _counters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What counts steps for each parameter, and for a group, by what two steps leave."""
+    def _counters(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]:
+        """What counts steps for each parameter, and for a group, by what two steps leave; of what
+        else there is besides the slots, the numbers that stay, and the names of all others.
+        """
         like = next(iter(self._parameters.values()))
         w = torch.ones(1, dtype=like.dtype, device=like.device, requires_grad=True)
         w.grad = torch.ones_like(w)
         optimizer = self._kind.make(self._op, [w])
         (group,) = optimizer.param_groups
         optimizer.step()
-        ones = numbers(optimizer.state[w], 1), numbers(group, 1)
+        before = {k: float(x) for k, x in numbers(optimizer.state[w]).items()}
+        of_one = numbers(group, 1).keys()
         optimizer.step()
-        twos = numbers(optimizer.state[w], 2), numbers(group, 2)
-        pairs = zip(ones, twos, strict=True)
-        of_each, of_group = ({name: two[name] for name in two.keys() & one} for one, two in pairs)
-        return of_each, of_group
+        state, of_two = optimizer.state[w], numbers(group, 2)
+        of_each = {k: x for k, x in numbers(state, 2).items() if before.get(k) == 1}
+        others = state.keys() - {*self._kind.slots, *of_each}
+        if others and (missing := [name for name in self._kind.slots if name not in state]):
+            raise ValueError(
+                f"its state has no {' and no '.join(missing)}, the slots of the kind "
+                f"{self._op.name}: it has {', '.join(state)}"
+            )
+        same = {k: x for k, x in numbers(state).items() if k in others and before.get(k) == x}
+        moving = sorted(k for k in others - same.keys() if state[k] is not None)
+        return of_each, {k: of_two[k] for k in of_two.keys() & of_one}, same, moving
 
 
-def numbers(state: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """What is this number."""
+def numbers(state: Mapping[str, Any], number: float | None = None) -> dict[str, Any]:
+    """What is a number, or this one."""
     return {
         name: value
         for name, value in state.items()
         if (isinstance(value, int | float) or (isinstance(value, Tensor) and value.ndim == 0))
-        and value == number
+        and number in (None, value)
     }
 
 
@@ -197,6 +211,9 @@ class TorchForeach(TorchUpdater):
     """All parameters of a group at once: what `torch.optim` does on a GPU."""
 
     kinds = with_option(foreach=True)
+    spoils = {  # noqa: RUF012 (a table)
+        "Nesterov": "torch's foreach SGD adds Nesterov's momentum to the gradients themselves"
+    }
 
 
 KNOWN = torch.__version__.startswith(("2.12.", "2.13."))
