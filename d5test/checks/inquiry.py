@@ -508,6 +508,8 @@ class Inquiry:
         self, bounds: Callable[[Arithmetic], Bounds], loosest: Arithmetic, results: Sequence[Any]
     ) -> bool:
         """Whether attributes as ONNX stores them make the results right, where they are not so."""
+        if self.case.op.domain == "d5test":  # ONNX stores nothing of a step
+            return False
         stored = replace(loosest, rounded_attributes=True)
         return not self.allowed.rounded_attributes and judge(bounds(stored), results).right
 

@@ -169,6 +169,8 @@ class Fault(AssertionError):
         elif self.calls.complete and last:
             names = " and ".join(filter(None, (", ".join(others), last)))
             self.headline = f"{op} composed of {names} by its row: {what} with {place}"
+        elif hasattr(self.case.op, "rule"):  # a step of an optimizer, which has that name
+            return
         elif last:
             names = f"{', '.join(self.calls.names)} and more"
             self.headline = f"{op} composed by its row of {names}: {what} with {place}"

@@ -129,19 +129,41 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("recipe_file", recipes, ids=ids)
 
 
+def require_implementations(config: pytest.Config) -> None:
+    """Refuse a rule of a user's own of which no backend has an implementation to judge."""
+    clients = config.stash[WORKERS].clients
+    for name, rule in config.stash[RULES].items():
+        ours = OPTIMIZERS.get(name) is rule
+        if ours or not clients or any(name in client.about.rows for client in clients.values()):
+            continue
+        has = ", ".join(rule.implementations) or "none"
+        raise pytest.UsageError(
+            f"{name} has no implementation in {', '.join(clients)}, only in: {has}; there is "
+            "nothing to judge: docs/training.md says how its `implementations` are written"
+        )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the rest of levels 2 and 3 where recipes are named, but for first losses.
 
     On level 2 the steps of optimizers that are named beside are kept, too.
     """
+    if any("rule_cell" in _params(item) for item in items):
+        require_implementations(config)
     others = [item for item in items if config.stash[RECIPES] and _of_no_recipe(item, config)]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in set(others)]
 
 
+def _params(item: pytest.Item) -> Mapping[str, Any]:
+    """What a test is parametrised by."""
+    params: Mapping[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    return params
+
+
 def _of_no_recipe(item: pytest.Item, config: pytest.Config) -> bool:
-    asked = getattr(getattr(item, "callspec", None), "params", {})
+    asked = _params(item)
     if "rule_cell" in asked:
         return not config.getoption("--optimizer")
     return bool({"part", "engine_case"} & asked.keys()) or (

@@ -11,7 +11,7 @@ makes of it; it is named if the wrong result lies within that one's bars.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from d5test.checks.inquiry import Inquiry
 from d5test.numerics.bounds import forward_bounds
 from d5test.numerics.judgement import Judgement, judge
 from d5test.outcome.fault import Fault
-from d5test.reference.optimizers import Adam, AMSGrad, Optimizer
+from d5test.reference.optimizers import OPTIMIZERS, Adam, AMSGrad, Optimizer
 from d5test.reference.steps import STEPS, Step, step_of
 
 if TYPE_CHECKING:
@@ -144,22 +144,38 @@ def without(name: str) -> Callable[[Any], Any]:
 
 def as_rule(name: str, other: str) -> Callable[[Any], Any]:
     """A suspect that applies another rule with the same hyperparameters."""
-    return lambda step: STEPS[other](**step.attributes) if step.name == name else step
+    return lambda step: mistaken(step, OPTIMIZERS[name], STEPS[other])
+
+
+def mistaken(step: Any, rule: type[Optimizer], other: Any, **more: Any) -> Any:
+    """Another step with the same hyperparameters, where it is one of this rule or a kind of it.
+
+    One of a user's own may have hyperparameters that the other has not: then it is no suspect.
+    """
+    known = step.attributes.keys() <= {field.name for field in fields(other)}
+    return other(**step.attributes, **more) if known and issubclass(step.rule, rule) else step
 
 
 def in_adam(mistake: str) -> Callable[[Any], Any]:
     """A suspect that is wrong in a term of Adam and AdamW."""
 
     def suspect(step: Any) -> Any:
-        corrects = step.name in ("Adam", "AdamW") and step.bias_correction
-        return MISTAKEN_ADAM(**step.attributes, mistake=mistake) if corrects else step
+        if issubclass(step.rule, AMSGrad) or not getattr(step, "bias_correction", False):
+            return step
+        return mistaken(step, Adam, MISTAKEN_ADAM, mistake=mistake)
 
     return suspect
 
 
 def forgetful(step: Any) -> Any:
     """A suspect that keeps no largest moment."""
-    return FORGETFUL_AMSGRAD(**step.attributes) if step.name == "AMSGrad" else step
+    return mistaken(step, AMSGrad, FORGETFUL_AMSGRAD)
+
+
+def decayed_twice(step: Any) -> Mapping[str, float]:
+    """The decay of weights that is twice that of a step: of weights twice, or of a gradient."""
+    decay = step.weight_decay
+    return {"weight_decay": 2 * decay - step.decoupled * step.lr * decay**2}
 
 
 SUSPECTS: Mapping[str, Callable[[Any], Any]] = {
@@ -189,6 +205,7 @@ SUSPECTS: Mapping[str, Callable[[Any], Any]] = {
     "no epsilon": without("epsilon"),
     "no weight decay": without("weight_decay"),
     "the other kind of decay": toggled("decoupled", "weight_decay"),
+    "decay applied twice": changing(decayed_twice, "weight_decay"),
     "decay without lr": changing(
         lambda step: {"weight_decay": step.weight_decay / step.lr}, "weight_decay", "decoupled"
     ),

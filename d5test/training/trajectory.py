@@ -36,7 +36,7 @@ STEPS_TAKEN = 100
 SHOWN = (1, 2, 5, 10, 20, 50, 100)
 """Steps whose distance a message shows."""
 BEGINNING = 25
-"""Steps by which a mistake is recognised."""
+"""Steps by which a mistake is recognised: one that shows later is none of the usual ones."""
 SHAPES = {"w": (5, 7), "b": (3,), "s": (2,), "v": (5, 7)}
 """Parameters of different shapes and of the same, so that a slot of the wrong one shows; but for
 the one with a group of its own an odd number."""
@@ -116,7 +116,9 @@ class Course(Operator):
         """As many arrays for each step as there are parameters."""
         start, curvature, optimum, noise = arranged(arrays)
         rule = self.step.optimizer(like=arrays[0])
-        walked = follow(Plain(rule, start), curvature, optimum, noise, self.changes)
+        walked = follow(
+            Plain(rule, start, self.step.t - 1), curvature, optimum, noise, self.changes
+        )
         return tuple(w for parameters in walked for w in parameters.values())
 
     def inputs(self, dtype: str, seed: int) -> tuple[Array, ...]:
@@ -136,11 +138,11 @@ class Plain:
 
     skips_absent = True
 
-    def __init__(self, rule: Any, parameters: Named) -> None:
+    def __init__(self, rule: Any, parameters: Named, taken: int = 0) -> None:
         self.parameters = parameters
         self.rules = dict.fromkeys(parameters, rule)
         self.slots = rule.start(np, parameters).slots
-        self.steps = dict.fromkeys(parameters, 0)
+        self.steps = dict.fromkeys(parameters, taken)
 
     def step(self, gradients: Named) -> None:
         """One step of the parameters that have a gradient."""
@@ -244,6 +246,10 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
             ratios, changes=course.changes, left=left, telling=telling, overwritten=overwritten
         )
     wrong = tuple(name for name, distances in by_parameter.items() if max(distances) > 1)
+    found = Distance(ratios, "", wrong, course.changes, left, overwritten=overwritten)
+    assert found.leaves is not None
+    if found.leaves > BEGINNING:
+        return found
     begun, met = arrays[: (3 + BEGINNING) * len(SHAPES)], results[: BEGINNING * len(SHAPES)]
 
     def explains(other: Step) -> bool:
@@ -255,11 +261,10 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     bound = bounds[first]
     assert bound is not None
     named = looks_like(course.step, explains, arrays[first], bound.value, results[first])
-    found = Distance(ratios, named, wrong, course.changes, left, overwritten=overwritten)
-    after = len(SHAPES) * (found.leaves or 1)
+    after = len(SHAPES) * found.leaves
     lost = any(np.isnan(w).any() for w in results[after - len(SHAPES) : after])
-    kept = lost and not named and client.about.mutable and (found.leaves or 1) > 1
-    return replace(found, looks_like=KEPT) if kept else found
+    kept = lost and not named and client.about.mutable and found.leaves > 1
+    return replace(found, looks_like=KEPT if kept else named)
 
 
 def apart(bounds: Bounds, results: Sequence[Array]) -> dict[str, tuple[float, ...]]:
@@ -285,7 +290,7 @@ def in_words(distance: Distance) -> dict[str, str]:
     if distance.leaves is None:
         return overwritten
     first = distance.leaves
-    here = happened(first, distance.changes)
+    here = happened(first, distance.changes, distance.wrong)
     return overwritten | {
         "leaves": f"after step {first} of {len(distance.ratios)}" + f" ({here})" * bool(here),
         "worst": f"{max(distance.ratios):.4g} times what is allowed, after step {distance.worst}",

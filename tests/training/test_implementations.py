@@ -134,3 +134,44 @@ def test_each_whole_number_of_a_state_counts_steps() -> None:
     )
     updater.restore(999, {"w": ()})
     assert [float(x) for x in updater._state] == [999, 127, 1]
+
+
+class Weighing(torch.optim.Adam):
+    """It keeps something besides its slots and the number of its steps."""
+
+    def step(self, closure: Any = None) -> None:
+        super().step(closure)
+        for state in self.state.values():
+            state["weight"] = 0.75 * state.get("weight", 1.0)
+
+
+def with_slots(*slots: str, rule: str = "Adam") -> type[TorchUpdater]:
+    kind = Kind(lambda op, tensors: Weighing(tensors, lr=op.lr), slots)
+    return type("Mine", (TorchUpdater,), {"kinds": {rule: kind}, "fixed": {}})
+
+
+def test_what_is_neither_a_slot_nor_a_number_of_steps_is_not_restored() -> None:
+    parameters = {"w": torch.ones(3)}
+    updater = with_slots("exp_avg", "exp_avg_sq")(as_step(OPTIMIZERS["Adam"]()), parameters)
+    slots = {"w": (torch.zeros(3), torch.zeros(3))}
+    updater.restore(0, slots)
+    with pytest.raises(Unsupported, match=r"its state has weight, too, .* by a method"):
+        updater.restore(1, slots)
+
+
+def test_a_slot_of_another_name_is_an_error_that_names_those_there_are() -> None:
+    updater = with_slots("m", "v")(as_step(OPTIMIZERS["Adam"]()), {"w": torch.ones(3)})
+    words = "has no m and no v, the slots of the kind Adam: it has step, exp_avg, exp_avg_sq, we"
+    with pytest.raises(ValueError, match=words):
+        updater.restore(0, {"w": (torch.zeros(3), torch.zeros(3))})
+
+
+def test_a_kind_of_another_name_is_an_error_where_the_rule_is_a_users_own() -> None:
+    class Own(OPTIMIZERS["Adam"]):  # type: ignore[misc,name-defined]
+        """A rule of a user's."""
+
+    updater, parameters = with_slots(rule="Adm"), {"w": torch.ones(3)}
+    with pytest.raises(ValueError, match="Mine has no Own: its `kinds` have Adm"):
+        updater(as_step(Own()), parameters)
+    with pytest.raises(Unsupported, match="Mine has no Adam"):
+        updater(as_step(OPTIMIZERS["Adam"]()), parameters)

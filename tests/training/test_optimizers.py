@@ -1,6 +1,6 @@
 """Wrong optimizers are found, by one step or by a hundred, and named; right ones are not."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,15 @@ from d5test.case import FLOATS, Case
 from d5test.outcome.fault import Fault
 from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Nesterov, RMSProp
 from d5test.reference.steps import STEPS, as_step
-from d5test.training.course import GROUPED, impossible
+from d5test.training.course import CHANGES, GROUPED, impossible
 from d5test.training.step import STEP, SUSPECTS, ForgetfulAMSGrad, drawn, suspects
-from d5test.training.trajectory import KEPT, USUAL, distance, followed, in_words
+from d5test.training.trajectory import KEPT, USUAL, Distance, distance, followed, in_words
 from tests.nightly import thinned
 from tests.training.wrong import (
     Confused,
     Decaying,
     Forgetful,
+    FromTwo,
     Keeping,
     Late,
     Local,
@@ -31,6 +32,7 @@ from tests.training.wrong import (
     SharedByShape,
     Stubborn,
     Stuck,
+    Twice,
     Unlike,
     Unmoved,
     Unstrided,
@@ -62,9 +64,11 @@ MISTAKES = {
         ),
         "the other kind of decay": lambda r: r.with_(decoupled=False),
         "no weight decay": lambda r: r.with_(weight_decay=0.0),
+        "decay applied twice": lambda r: Twice(**vars(r)),
     },
     "Momentum": {
         "Nesterov instead of Momentum": lambda r: Nesterov(**vars(r)),
+        "decay applied twice": lambda r: r.with_(weight_decay=2 * r.weight_decay),
         "no momentum": lambda r: r.with_(momentum=0.0),
         "the gradient dampened by 1 - momentum": lambda r: r.with_(dampening=r.momentum),
         "a step 0.999 times as long": lambda r: r.with_(lr=0.999 * r.lr),
@@ -152,6 +156,46 @@ def test_what_is_done_to_an_optimizer_on_the_way_is_judged(kind: Any) -> None:
     assert (found.leaves, found.wrong) == (leaves, wrong)
 
 
+def test_what_begins_late_looks_like_no_usual_mistake() -> None:
+    """A rule that counts no steps is the same with any number of them."""
+    found = distance(Local(Forgetful), "native", USUAL["Momentum"], "float32")
+    assert (found.leaves, found.looks_like) == (51, "")
+
+
+@pytest.mark.nightly
+def test_steps_that_are_counted_from_2_are_named() -> None:
+    found = distance(Local(FromTwo), "native", USUAL["Adam"], "float32")
+    assert "steps counted from 2" in found.looks_like
+
+
+def test_what_is_done_to_one_parameter_explains_that_one_alone() -> None:
+    def said(leaves: int, *wrong: str) -> str:
+        ratios = (0.0,) * (leaves - 1) + (2.0,) * (101 - leaves)
+        return in_words(Distance(ratios, wrong=wrong, changes=tuple(CHANGES)))["leaves"]
+
+    assert said(19, "b") == "after step 19 of 100 (b has no gradient in steps 16 to 18)"
+    assert said(1, "v") == "after step 1 of 100 (v has 0.5 times the learning rate)"
+    assert said(1, "w", "b", "s") == said(1, "v")
+    assert said(19, "w", "b") == "after step 19 of 100"
+    assert said(1, "w", "b", "s", "v") == "after step 1 of 100"
+
+
+@dataclass(frozen=True, kw_only=True)
+class More(AdamW):
+    """It has a hyperparameter of its own."""
+
+    gamma: float = 0.5
+
+
+def test_a_rule_that_is_a_kind_of_ours_has_its_suspects() -> None:
+    usual = {name for name, _ in suspects(as_step(AdamW()))}
+    own = {name for name, _ in suspects(as_step(type("Mine", (AdamW,), {})()))}
+    assert own == usual
+    of_adam = "epsilon under the root, of the corrected moment"
+    assert of_adam in own
+    assert {name for name, _ in suspects(as_step(More()))} < own - {of_adam}
+
+
 def test_a_gradient_that_was_kept_is_told() -> None:
     found = distance(Local(Keeping), "native", USUAL["Momentum"], "float32")
     assert found.looks_like == KEPT
@@ -165,6 +209,10 @@ def test_a_gradient_is_left_as_it_is() -> None:
     assert in_words(found) == {"overwritten": "that of w, in step 1"}
     documented = type("Documented", (Overwriting,), {"overwrites": True})
     assert distance(Local(documented), "native", USUAL["Momentum"], "float32").right
+    for kind, said in ((Overwriting, ("known failure: since 7",)), (NumpyUpdater, ())):
+        known = type("Known", (kind,), {"spoils": {"Momentum": "since 7"}})
+        left = distance(Local(known), "native", USUAL["Momentum"], "float32").left
+        assert tuple(reason for reason in left if "since" in reason) == said
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

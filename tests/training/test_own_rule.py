@@ -98,6 +98,17 @@ def test_a_recipe_has_an_optimizer_of_ones_own(tmp_path: Path, form: str) -> Non
     assert "3 passed" in ran.stdout
 
 
+def test_a_rule_that_no_backend_implements_is_refused(tmp_path: Path) -> None:
+    """Nothing of a framework would be judged, and the run would pass."""
+    text = documented().replace('{"torch": in_torch}', '{"Torch": in_torch}')
+    assert text != documented()
+    (tmp_path / "lion.py").write_text(text)
+    ran = judged(tmp_path, "--backend=torch")
+    assert ran.returncode == 4
+    (line,) = ran.stderr.strip().splitlines()
+    assert "Lion has no implementation in torch, only in: Torch; there is nothing to judge" in line
+
+
 def test_what_is_no_rule_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "lion.py").write_text("class Lion: pass")
     ran = judged(tmp_path, "--backend=numpy")

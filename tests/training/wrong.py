@@ -10,7 +10,7 @@ from d5test.backends.base import Row
 from d5test.backends.numpy import Numpy, NumpyUpdater
 from d5test.backends.updater import Updater, one_step
 from d5test.client.client import InProcessClient
-from d5test.reference.optimizers import OPTIMIZERS, Adam, Optimizer
+from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Optimizer
 from d5test.worker.service import Service
 
 
@@ -64,6 +64,15 @@ class Unlike(Adam):
         if self.what == "uncorrected":
             denominator = np.sqrt(exp_avg_sq + self.epsilon) / correction2**0.5
         return w - self.lr / correction1 * exp_avg / denominator, exp_avg, exp_avg_sq
+
+
+class Twice(AdamW):
+    """Weights decay twice."""
+
+    def apply(self, xp: Any, t: int, w: Any, g: Any, *slots: Any) -> tuple[Any, ...]:
+        if not self.decoupled:
+            return super().apply(xp, t, w, g + self.weight_decay * w, *slots)
+        return super().apply(xp, t, w - self.lr * self.weight_decay * w, g, *slots)
 
 
 class Unmoved(NumpyUpdater):
@@ -131,6 +140,13 @@ class Forgetful(NumpyUpdater):
         t, slots = self.state()
         if t == 50:
             self.restore(t, {name: tuple(0 * x for x in kept) for name, kept in slots.items()})
+
+
+class FromTwo(NumpyUpdater):
+    """It counts steps from 2."""
+
+    def restore(self, t: int, slots: Any) -> None:
+        super().restore(t + 1, slots)
 
 
 class Fresh(NumpyUpdater):

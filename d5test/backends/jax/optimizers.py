@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 
 from d5test.backends.base import Table, Unsupported
 from d5test.backends.jax.framework import jax, jnp
-from d5test.backends.updater import Kind, ReferenceUpdater, Slots, Updater, arguments, one_step
+from d5test.backends.updater import (
+    Kind,
+    ReferenceUpdater,
+    Slots,
+    Updater,
+    arguments,
+    kind_of,
+    one_step,
+)
 from d5test.reference.optimizers import State
 
 
@@ -70,7 +78,7 @@ class OptaxUpdater(Updater):
         short = any(w.dtype == jnp.float16 for w in parameters.values())
         if op.name == "AdaGrad" and short and self._optax.__version__.startswith("0.2."):
             raise Unsupported(f"known failure: {self.stuck}")
-        self._kind = self.kinds[op.name]
+        self._kind = kind_of(self, op)
         self._transformation = self._kind.make(self._optax, op)
         self._parameters = dict(parameters)
         self._state = self._transformation.init(self._parameters)

@@ -14,7 +14,15 @@ import keras
 
 from d5test.backends.base import Table, Unsupported
 from d5test.backends.tensorflow.framework import tf
-from d5test.backends.updater import Kind, ReferenceUpdater, Slots, Updater, arguments, one_step
+from d5test.backends.updater import (
+    Kind,
+    ReferenceUpdater,
+    Slots,
+    Updater,
+    arguments,
+    kind_of,
+    one_step,
+)
 
 
 def optimizer(name: str, op: Any, **sources: Any) -> Any:
@@ -64,7 +72,7 @@ class KerasUpdater(Updater):
         (dtype,) = {w.dtype.name for w in parameters.values()}
         keras.config.set_floatx(dtype)
         self._variables = {name: keras.Variable(w, dtype=dtype) for name, w in parameters.items()}
-        self._kind = self.kinds[op.name]
+        self._kind = kind_of(self, op)
         self._optimizer = self._kind.make(op)
         self._optimizer.build(list(self._variables.values()))
 
