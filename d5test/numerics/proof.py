@@ -174,7 +174,8 @@ class Proof:
     def _slopes(
         self, i: int, at: tuple[int, ...], variants: Iterable[Array]
     ) -> tuple[float, float, float]:
-        """The least and the largest slope along one element of an input, and their doubt.
+        """The least and the largest slope along one element of an input, and their doubt: NaN
+        where one of them is.
 
         `variants` stand in place of the input, one at a time.
         """
@@ -184,7 +185,7 @@ class Proof:
             self._rise((*self.inputs[:i], x, *self.inputs[i + 1 :]), direction) for x in variants
         ]
         rises, sizes = zip(*found, strict=True)
-        return min(rises), max(rises), APART * max(sizes)
+        return min(rises), max(rises), APART * float(np.max(sizes))
 
     def directions(self) -> Iterator[Direction]:
         """Random ones, of the elements that can be judged."""

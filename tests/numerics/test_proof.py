@@ -146,6 +146,23 @@ def test_a_wrong_one_is_told_where(op: Operator, words: str) -> None:
     assert repr(case) in str(caught.value)
 
 
+class Norm(Operator):
+    """The length of a row, whose gradient is 0 / 0 where that is zero, as its chain rule's is."""
+
+    def forward(self, x: Any) -> Any:
+        return np.sqrt((x * x).sum(-1))
+
+    def backward(self, grads: Any, given: Any, outputs: Any) -> Any:
+        (dy,), (x,), (y,) = grads, given, outputs
+        return (dy[..., None] * x / y[..., None],)
+
+
+def test_where_the_chain_rule_has_no_derivative_nothing_is_due() -> None:
+    rows = (0.0, 0.0, 1.0, -2.0)
+    case = Case(Norm(), (Tensor((2, 2), "float64", data=rows),))
+    prove_backward(case, *feed(case))
+
+
 class Exchanged(OPERATORS["TopK"]):  # type: ignore[name-defined,misc]
     """The gradients of the first two of the sorted elements are exchanged."""
 
