@@ -9,6 +9,7 @@ from d5test.case import Operator, Tensor
 from d5test.reference.operators import elementwise
 from d5test.strategies.draw import ORDINARY, Draw, Regime, Shape
 from d5test.strategies.registry import attributes, choices, inputs
+from d5test.strategies.sizes import TIED
 
 SMALL: tuple[Regime, ...] = (*ORDINARY, ("scaled", -6))
 NEAR_ONE: Regime = ("uniform", 0.75, 1.25)
@@ -126,8 +127,13 @@ def prelu_inputs(d: Draw, op: elementwise.PRelu) -> tuple[Tensor, Tensor]:
 
 
 def shapes(d: Draw) -> tuple[Shape, Shape]:
-    """Two shapes that broadcast: the same, one or the other repeated, or both."""
+    """Two shapes that broadcast: the same, one or the other repeated, or both.
+
+    Where sizes are tied, often a square and a row, which would fit along the wrong axis, too.
+    """
     shape = d.shape(0)
+    if d.sizes.kind == TIED and len(shape) > 1 and d.flag():
+        return (shape[:2], shape[:1]) if d.flag() else (shape[:1], shape[:2])
     repeated = d.choose(((False, False), (False, True), (True, False), (True, True)))
     left, right = (d.broadcastable(shape) if each else shape for each in repeated)
     return left, right

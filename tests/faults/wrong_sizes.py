@@ -71,6 +71,8 @@ PLANTED = (
     Planted("square matrices", "MatMul", lambda x, y: x[0].shape == x[1].shape and x[0].ndim > 1),
     Planted("a head of values as wide as one of keys", "Attention",
             lambda x, y: x[1].ndim == 4 and x[1].shape[-1] == x[2].shape[-1]),
+    Planted("a row beside a square", "Sub",
+            lambda x, y: x[0].ndim == 2 and x[0].shape == 2 * x[1].shape),
     Planted("depthwise", "Conv", lambda x, y: x[1].shape[1] == 1 and x[0].shape[1] > 7),
     Planted("one sample", "Conv", lambda x, y: len(x[0]) == 1),
     Planted("a square image", "Conv", lambda x, y: x[0].ndim == 4 and len({*x[0].shape[2:]}) == 1),
