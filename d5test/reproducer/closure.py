@@ -67,7 +67,13 @@ class Module:
             for d in without
             if d.lineno >= first
         ]
-        text = self._edited(node, self._starts[first - 1], removed).rstrip()
+        line = self._starts[first - 1]
+        before = b"" if decorators else self._content[line : self._start(node)]
+        if before.strip():  # behind a semicolon, or on the line of its class
+            inner = " " * 4 * before.lstrip().startswith(b"class ")
+            margin = before[: len(before) - len(before.lstrip())].decode() + inner
+            return margin + self._edited(node, self._start(node))
+        text = self._edited(node, line, removed).rstrip()
         return re.sub(r"  # (noqa|type:).*", "", text)
 
     def expression(self, node: ast.expr) -> str:
@@ -99,7 +105,7 @@ class Module:
             before = len(self._content[:arrow].rstrip())
             yield before, self._end(function.returns), b""
 
-    def _start(self, node: ast.expr | ast.arg) -> int:
+    def _start(self, node: ast.expr | ast.stmt | ast.arg) -> int:
         return self._starts[node.lineno - 1] + node.col_offset
 
     def _end(self, node: ast.expr | ast.stmt | ast.arg) -> int:

@@ -55,6 +55,13 @@ def test_annotations_are_left_out() -> None:
     )
 
 
+def test_statements_that_share_a_line_are_taken_apart() -> None:
+    source = Module("part", "class A(B): rows = one(2); kept = 3\na = 1; b = 2\n")
+    first, *others = source.statements
+    texts = [source.text(node) for node in (*first.body, *others)]  # type: ignore[attr-defined]
+    assert texts == ["    rows = one(2)", "    kept = 3", "a = 1", "b = 2"]
+
+
 def test_what_stands_in_an_inner_function_is_rewritten_once() -> None:
     source = Module(
         "part",
