@@ -325,7 +325,12 @@ class Execution:
     def get(self, tensor: Any) -> Bits:
         """The values of a tensor."""
         self.where = "get"
-        return Bits(*self.backend.get(tensor))
+        got = self.backend.get(tensor)
+        kinds = [type(each) for each in got] if isinstance(got, tuple) else [type(got)]
+        if len(kinds) != 2 or not issubclass(kinds[0], np.ndarray | np.generic):
+            names = ", ".join(kind.__name__ for kind in kinds)
+            raise BadRow(f"get returned {names}, not a pair: a NumPy array, the dtype's name")
+        return Bits(*got)
 
     def maybe_get(self, tensor: Any) -> Bits | None:
         """The values of a tensor, if there is one."""

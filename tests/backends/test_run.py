@@ -11,8 +11,10 @@ from d5test.backends.base import Row, Unsupported, planned
 from d5test.backends.numpy import Numpy
 from d5test.client.client import BackendClient, InProcessClient, WorkerClient
 from d5test.client.messages import Feed, Raised
+from d5test.reference.operators import OPERATORS
 from d5test.worker.bound import Bound, OperatorView
 from d5test.worker.wire import Bits
+from tests.faults.score import Local
 
 TINY = f"{Path(__file__).with_name('tiny.py')}:"
 WRONG = f"{Path(__file__).with_name('wrong_calls.py')}:"
@@ -130,6 +132,19 @@ def test_a_wrong_row_is_named(wrong: BackendClient, do: Any, deed: str, text: st
     with pytest.raises(Raised, match=text) as caught:
         do(wrong, deed)
     assert caught.value.where == "row"
+
+
+class WithoutDtype(Numpy):
+    """What it reads has no dtype."""
+
+    def get(self, tensor: Any) -> Any:
+        return np.asarray(tensor)
+
+
+def test_a_get_that_returns_no_pair_is_named() -> None:
+    client = Local("wrong", WithoutDtype())
+    with pytest.raises(Raised, match=r"get returned ndarray, not a pair: a NumPy array, the dtyp"):
+        client.run(OPERATORS["Relu"](), [Feed((np.zeros(2, np.float32),))])
 
 
 def test_a_plan_that_reads_undeclared_values_is_named(tiny: BackendClient, ops: Any) -> None:
