@@ -86,9 +86,11 @@ def _named(name: str) -> Named:
     what = resolve("engine", name, {**ENGINES, ALL: ""})
     if isinstance(what, str):
         return Named(name, what)
+    if not isinstance(what, type):
+        raise BadName(f"engine {name!r} is not a class")
     from d5test.engines.engine import OWED, Engine
 
-    if not (isinstance(what, type) and issubclass(what, Engine)):
+    if not issubclass(what, Engine):
         raise BadName(f"engine {name!r} is not a subclass of d5test.engines.engine.Engine")
     if lacking := [m for m in OWED if getattr(what, m) is getattr(Engine, m)]:
         raise BadName(f"engine {name!r} has no {', no '.join(lacking)}: see docs/engines.md")
