@@ -28,7 +28,8 @@ UNIT = 2.0**-52
 UNSURE = 8
 """Elements without a bar that are looked at, of each input."""
 ASIDE, APART = 2.0**-26, 3 * 2.0**-10
-"""How far beside an element its slopes are taken, and by which share of them it may be off."""
+"""How far beside an element its slopes are taken, and by which share of their mean size it may be
+off."""
 TIES = 2.0**-20
 """How far to each side elements are spread that equal another."""
 
@@ -185,7 +186,7 @@ class Proof:
             self._rise((*self.inputs[:i], x, *self.inputs[i + 1 :]), direction) for x in variants
         ]
         rises, sizes = zip(*found, strict=True)
-        return min(rises), max(rises), APART * float(np.max(sizes))
+        return min(rises), max(rises), APART * float(np.mean(sizes))
 
     def directions(self) -> Iterator[Direction]:
         """Random ones, of the elements that can be judged."""

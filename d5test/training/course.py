@@ -118,9 +118,8 @@ def happened(step: int, changes: Collection[str], wrong: Collection[str]) -> str
         and f"{GROUPED} has {GROUP_FACTOR} times the learning rate",
         "schedule": taken in FACTORS and f"a learning rate {FACTORS.get(taken)} times as large",
         "checkpoint": taken in CHECKPOINTS and "saved and loaded into a new optimizer",
-        "freeze": alone
-        and FROZEN in wrong
-        and FROZEN_STEPS.start <= taken < SINCE * FROZEN_STEPS.stop
+        "freeze": FROZEN_STEPS.start <= taken < SINCE * FROZEN_STEPS.stop
+        and (taken in FROZEN_STEPS or (alone and FROZEN in wrong))
         and f"{FROZEN} has no gradient in steps {FROZEN_STEPS.start + 1} to {FROZEN_STEPS.stop}",
     }
     return ", ".join(str(words) for name, words in done.items() if words and name in changes)

@@ -248,8 +248,6 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     wrong = tuple(name for name, distances in by_parameter.items() if max(distances) > 1)
     found = Distance(ratios, "", wrong, course.changes, left, overwritten=overwritten)
     assert found.leaves is not None
-    if found.leaves > BEGINNING:
-        return found
     begun, met = arrays[: (3 + BEGINNING) * len(SHAPES)], results[: BEGINNING * len(SHAPES)]
 
     def explains(other: Step) -> bool:
@@ -260,7 +258,9 @@ def distance(client: Any, kind: str, rule: Optimizer, dtype: str, seed: int = 0)
     first = list(SHAPES).index(wrong[0])
     bound = bounds[first]
     assert bound is not None
-    named = looks_like(course.step, explains, arrays[first], bound.value, results[first])
+    named = ""
+    if found.leaves <= BEGINNING:  # a rule that explains what begins later is right until then
+        named = looks_like(course.step, explains, arrays[first], bound.value, results[first])
     after = len(SHAPES) * found.leaves
     lost = any(np.isnan(w).any() for w in results[after - len(SHAPES) : after])
     kept = lost and not named and client.about.mutable and found.leaves > 1

@@ -176,6 +176,7 @@ def test_what_is_done_to_one_parameter_explains_that_one_alone() -> None:
     assert said(19, "b") == "after step 19 of 100 (b has no gradient in steps 16 to 18)"
     assert said(1, "v") == "after step 1 of 100 (v has 0.5 times the learning rate)"
     assert said(1, "w", "b", "s") == said(1, "v")
+    assert said(16, "w", "b") == "after step 16 of 100 (b has no gradient in steps 16 to 18)"
     assert said(19, "w", "b") == "after step 19 of 100"
     assert said(1, "w", "b", "s", "v") == "after step 1 of 100"
 
