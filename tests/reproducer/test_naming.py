@@ -143,13 +143,14 @@ def test_a_function_of_symbols_is_named(toy: Toy) -> None:
 BIASED = "toy.biased(x, op.alpha, toy.zeros((1,)))"
 
 
-def test_a_function_of_which_no_tensor_comes_is_named(toy: Toy) -> None:
-    """It makes a part of a model, which a method of the model computes."""
-    toy.build("return kept * np.float32(1.5)", row="toy.build(op.alpha).run(x)")
+@pytest.mark.parametrize("name", ["build", "layered"])
+def test_a_function_of_which_no_tensor_comes_is_named(name: str, toy: Toy) -> None:
+    """It makes a part of a model, which a method computes; by a layer of its own, or not."""
+    toy.build("return kept * np.float32(1.5)", row=f"toy.{name}(op.alpha).run(x)")
     with toy.client() as client:
         fault = toy.fault(client)
-    assert fault.calls.names == ("toy.build",)
-    assert "composed by its row of toy.build and more: " in fault.headline
+    assert fault.calls.names == (f"toy.{name}",)
+    assert f"composed by its row of toy.{name} and more: " in fault.headline
 
 
 COUNTED = "toy.counted(x, op.alpha, toy.tensor([x.shape[0]]))"

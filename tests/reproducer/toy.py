@@ -69,6 +69,13 @@ class Graph:
 def build(least):
     return Graph(least)
 
+class Layered(Graph):
+    def run(self, x):
+        return Threshold(self.least)(x, 0.0)
+
+def layered(least):
+    return Layered(least)
+
 class Symbol:
     dtype = "float32"
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from d5test.backends.base import Unsupported
 from d5test.backends.numpy import NumpyUpdater
 from d5test.case import FLOATS, Case
+from d5test.client.messages import Calls
 from d5test.outcome.fault import Fault
 from d5test.reference.optimizers import OPTIMIZERS, Adam, AdamW, Momentum, Nesterov, RMSProp
 from d5test.reference.steps import STEPS, as_step
@@ -116,6 +117,19 @@ def test_a_mistake_is_named_after_one_step(rule: str, name: str) -> None:
     fault = first_fault(Local(mistaken(MISTAKES[rule][name])), rule, "float32")
     assert fault is not None
     assert name in fault.details["looks like"]
+
+
+def test_a_fault_of_a_step_names_the_optimizer_alone() -> None:
+    """And says nothing of how ONNX stores attributes, of which an optimizer has none."""
+    client = Local(mistaken(lambda rule: rule.with_(epsilon=rule.epsilon + 1e-15)))
+    fault = first_fault(client, "Adam", "float64")
+    assert fault is not None
+    calls = Calls(("torch.no_grad",))
+    client.record = lambda *words, **more: calls  # type: ignore[method-assign]
+    fault.name_calls(client)
+    assert fault.calls is calls
+    assert fault.headline.startswith(f"{fault.case.op!r}: ")
+    assert "attributes" not in fault.details
 
 
 SAMPLE = ROWS[::2]
