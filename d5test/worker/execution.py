@@ -326,7 +326,7 @@ class Execution:
         """The values of a tensor."""
         self.where = "get"
         got = self.backend.get(tensor)
-        kinds = [type(each) for each in got] if isinstance(got, tuple) else [type(got)]
+        kinds = [type(each) for each in got] if isinstance(got, tuple | list) else [type(got)]
         if len(kinds) != 2 or not issubclass(kinds[0], np.ndarray | np.generic):
             names = ", ".join(kind.__name__ for kind in kinds)
             raise BadRow(f"get returned {names}, not a pair: a NumPy array, the dtype's name")

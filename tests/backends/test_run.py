@@ -147,6 +147,20 @@ def test_a_get_that_returns_no_pair_is_named() -> None:
         client.run(OPERATORS["Relu"](), [Feed((np.zeros(2, np.float32),))])
 
 
+class WithList(Numpy):
+    """What it reads and the dtype are a list."""
+
+    def get(self, tensor: Any) -> Any:
+        return list(super().get(tensor))
+
+
+def test_a_get_may_return_a_list() -> None:
+    (result,) = Local("list", WithList()).run(
+        OPERATORS["Relu"](), [Feed((np.ones(2, np.float32),))]
+    )
+    np.testing.assert_array_equal(result.outputs[0], [1, 1])
+
+
 def test_a_plan_that_reads_undeclared_values_is_named(tiny: BackendClient, ops: Any) -> None:
     feed = Feed((np.arange(6.0).reshape(2, 3), np.array([1, 0]), np.array(1)))
     (result,) = tiny.run(ops.Take(), [feed])
