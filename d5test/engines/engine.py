@@ -4,7 +4,8 @@ An engine takes a PyTorch module, an optimizer and a plan, and trains on the ran
 process group of `torch.distributed`, which is there before `start` and ended after `close`. It is
 a class that is called without arguments. `lacks` says what it does not do, and why: such a case is
 skipped. What it cannot do on these ranks, it says by raising `d5test.backends.base.Unsupported` on
-all of them, best in `check`, before they have met.
+all of them, best in `check`, before they have met, and not after the first step, when others wait
+for each that stays away.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ class Exploration:
     at which to stop, finished or not. What is drawn is judged on `data_sets` sets of data, each a
     case. `sizes` is `mixed`, or `small`; of cases that are fixed `most` are judged. Afterwards
     `steady` says whether the faults were there again when their cases were repeated, and `left` is
-    the first case on which a plain call was wrong.
+    the first case on which a plain call was wrong. `drawn` has the first fault of each kind, as it
+    was before it was reduced.
     """
 
     client: Any

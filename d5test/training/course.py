@@ -26,7 +26,7 @@ FACTORS: Mapping[int, float] = {10: 0.5, 20: 2.0, 50: 0.5}
 FROZEN, FROZEN_STEPS = "b", range(15, 18)
 """A parameter that has no gradient in these steps, counted from 0."""
 SINCE = 2
-"""Times as many steps until which that is thought of, where this parameter alone is wrong."""
+"""Until so many times the last such step a fault of this parameter alone is put down to them."""
 BFLOAT16_NAN = 0x7FC0
 CHECKPOINTS = (7, 60)
 """After so many steps the optimizer is saved, and loaded into a new one."""
